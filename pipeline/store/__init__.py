@@ -1,0 +1,1 @@
+"""The store: the only thing that outlives extraction. Its layout is in docs/architecture.md."""
