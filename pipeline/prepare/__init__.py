@@ -1,0 +1,1 @@
+"""Conversations to tokenized samples with loss masks."""
