@@ -1,0 +1,86 @@
+"""What the stack commands print."""
+
+from __future__ import annotations
+
+from packaging.markers import default_environment
+from rich.console import Console
+from rich.table import Table
+
+from ops.atomic import write_text
+from ops.local import environment_folder, is_whole
+from ops.paths import CHECKOUT
+from ops.stack.check import check_environment, check_lock
+from ops.stack.digest import patch_list, stack_digest
+from ops.stack.lock import make_lock, make_tools_lock
+from ops.stack.lockfile import read_lock
+from ops.stack.model import STACKS, Stack, load
+from ops.stack.pin import pin_nightly
+
+TOOLS = (("ops/host.in", "ops/host.lock"), ("tests/dev.in", "tests/dev.lock"))
+
+
+def lock(name: str) -> None:
+    """Make every lock of the stack and of the tools; a lock is replaced only when it could be made."""
+    stack = load(STACKS / name)
+    for accelerator in stack.accelerators.values():
+        made = make_lock(accelerator, stack.lock(accelerator.name))
+        write_text(stack.lock(accelerator.name), made.text())
+        print(f"{stack.lock(accelerator.name).relative_to(CHECKOUT)}: {len(made.entries)} pinned")
+    for source, output in TOOLS:
+        make_tools_lock(CHECKOUT / source, CHECKOUT / output)
+        print(f"{output}: made")
+
+
+def show(name: str) -> None:
+    """Print all that the stack pins."""
+    stack = load(STACKS / name)
+    patches = patch_list(stack)
+    console = Console(soft_wrap=True, highlight=False)
+    for part in stack.accelerators.values():
+        table = Table(title=f"{stack.name} on {part.name}", show_header=False, title_justify="left")
+        table.add_row("digest", stack_digest(stack, part.name))
+        table.add_row("python", part.python)
+        table.add_row("base image", part.base_image or "none: installed in a folder")
+        table.add_row("cuda", part.cuda or "none")
+        if part.vllm:
+            table.add_row("vllm", f"{part.vllm.version} sha256:{part.vllm.sha256}")
+            table.add_row("vllm from", part.vllm.url or "a release at the package index")
+        for build in part.build:
+            table.add_row("built from source", f"{build.name} {build.version} sha256:{build.sha256}")
+        entries = read_lock(stack.lock(part.name)).entries
+        table.add_row("lock", f"{stack.lock(part.name).name}: {len(entries)} pinned")
+        table.add_row("requirements", ", ".join(part.requirements))
+        console.print(table)
+    print(f"{stack.patches}: {len(patches)} patches")
+    for patch in patches:
+        print(f"  {patch['sha256']}  {patch['name']}")
+
+
+def verify(name: str) -> None:
+    """Check the stack's files, and its environment where one is installed.
+
+    Raises:
+        UserError: the first thing that does not agree.
+    """
+    stack = load(STACKS / name)
+    for part in stack.accelerators.values():
+        checked = check_lock(part, stack.lock(part.name))
+        print(f"ok  {part.name}.lock fits stack.toml, {len(checked.entries)} packages by sha256")
+    print(f"ok  {stack.patches}: {len(patch_list(stack))} patches")
+    for accelerator in stack.accelerators:
+        _verify_installed(stack, accelerator)
+
+
+def _verify_installed(stack: Stack, accelerator: str) -> None:
+    environment = environment_folder(stack, accelerator)
+    if not is_whole(environment):
+        print(f"--  {accelerator}: not installed here")
+        return
+    count = check_environment(stack, accelerator, environment, {k: str(v) for k, v in default_environment().items()})
+    print(f"ok  {environment}: {count} packages as in the lock, patches in place")
+
+
+def pin(name: str, commit: str, index: str, sha256: str) -> None:
+    """Pin the stack to a nightly and say what was pinned."""
+    pinned = pin_nightly(STACKS / name, commit, index=index, sha256=sha256)
+    print(f"pinned vllm {pinned.version}\n  {pinned.url}\n  sha256 {pinned.sha256}\nthe cuda.lock was made again")

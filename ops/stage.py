@@ -1,0 +1,68 @@
+"""Runs a stage of the pipeline in a stack's environment: the seam between the two halves."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ops.paths import CHECKOUT
+
+
+def stage_environment(*, offline: bool) -> dict[str, str]:
+    """Variables a stage runs with.
+
+    Args:
+        offline: the target is on this machine, so nothing may be looked up on a model hub.
+    """
+    fixed = {
+        "PYTHONPATH": str(CHECKOUT),
+        # `python -m` would put the folder that the user stands in before the checkout.
+        "PYTHONSAFEPATH": "1",
+        # vLLM hashes Python objects; with a random seed two runs of one plan could differ.
+        "PYTHONHASHSEED": "0",
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+    }
+    return os.environ | fixed | ({"HF_HUB_OFFLINE": "1"} if offline else {})
+
+
+def stage_command(environment: Path, stage: str, arguments: Sequence[str]) -> list[str]:
+    """The command line of a stage."""
+    return [str(environment / "bin" / "python"), "-m", "pipeline", stage, *arguments]
+
+
+def run_stage(environment: Path, stage: str, arguments: Sequence[str], *, offline: bool = True) -> int:
+    """Run a stage to its end and return its exit code.
+
+    Ctrl-C reaches the stage too (it is in the same process group): it is given the time to finish what it does on
+    Ctrl-C, and its exit code counts.
+    """
+    return wait_for(stage_command(environment, stage, arguments), stage_environment(offline=offline))
+
+
+def wait_for(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run a command to its end, whatever signals come; SIGTERM is handed on to it."""
+    child = subprocess.Popen(command, env=environment)
+    before = signal.signal(signal.SIGTERM, lambda *_: child.terminate())
+    try:
+        while True:
+            try:
+                code = child.wait()
+                return code if code >= 0 else 128 - code
+            except KeyboardInterrupt:
+                continue
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def become_stage(environment: Path, stage: str, arguments: Sequence[str], *, offline: bool = True) -> None:
+    """Turn this process into the stage: what is sent to `./eyas` reaches the stage itself, and its code is ours."""
+    command = stage_command(environment, stage, arguments)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(command[0], command, stage_environment(offline=offline))  # noqa: S606 - no shell is wanted

@@ -1,0 +1,183 @@
+"""The commands of `./eyas`: each is a few lines that say what runs. Imports are inside, so that --list stays quick."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from invoke import Collection, Context, task
+
+STAGE: dict[str, Any] = {"auto_shortflags": False}
+MODEL_HELP = "folder (or hub name) of the target"
+REMOTE_HELP = "run Python code that comes with the target; only for a target you trust"
+STACK_HELP = "folder name under stacks/"
+
+
+def given(values: dict[str, Any]) -> dict[str, Any]:
+    """A task's own flags: all of its arguments but invoke's context."""
+    return {name: value for name, value in values.items() if name != "_"}
+
+
+@task(
+    **STAGE,
+    help={
+        "model_path": MODEL_HELP,
+        "prepared_data": "tokenized.jsonl of prepare",
+        "output_dir": "folder of the store",
+        "batch_size": "samples in one engine step, at most",
+        "max_seq_len": "tokens in one sample, at most",
+        "tp_size": "tensor parallelism: devices that share the target",
+        "gpu_memory_utilization": "share of each GPU's memory the engine may use",
+        "layer_ids": "layers to capture, one value: '2 30 58 60'",
+        "token_budget": "tokens in one engine step, at most",
+        "dtype": "of target and states: auto, bfloat16, float16 or float32",
+        "trust_remote_code": REMOTE_HELP,
+        "over_long": "what to do with a sample over --max-seq-len: reject or cut",
+        "engine": "speculators (on vLLM) or reference (transformers)",
+        "dry_run": "say what would be done: plan, bytes, steps",
+    },
+)
+def extract(  # noqa: PLR0913, PLR0917 - the flags are the stage's own
+    _: Context,
+    model_path: str | None = None,
+    prepared_data: str | None = None,
+    output_dir: str | None = None,
+    batch_size: str | None = None,
+    max_seq_len: str | None = None,
+    tp_size: str | None = None,
+    gpu_memory_utilization: str | None = None,
+    layer_ids: str | None = None,
+    token_budget: str | None = None,
+    dtype: str | None = None,
+    trust_remote_code: bool = False,
+    over_long: str | None = None,
+    engine: str | None = None,
+    dry_run: bool = False,
+) -> None:
+    """Take hidden states out of a target into a store."""
+    from ops import stages
+
+    stages.extract(given(locals()))
+
+
+@task(
+    **STAGE,
+    iterable=["input"],
+    help={
+        "input": "conversations, JSONL; may be given again",
+        "model_path": MODEL_HELP,
+        "output_dir": "folder for tokenized.jsonl",
+        "max_seq_len": "tokens in one sample, at most",
+        "trust_remote_code": REMOTE_HELP,
+    },
+)
+def prepare(
+    _: Context,
+    input: list[str],
+    model_path: str | None = None,
+    output_dir: str | None = None,
+    max_seq_len: str | None = None,
+    trust_remote_code: bool = False,
+) -> None:
+    """Turn conversations into samples with loss masks."""
+    from ops import stages
+
+    stages.prepare(given(locals()))
+
+
+@task(
+    **STAGE,
+    positional=["store"],
+    help={
+        "store": "folder of the store; the demo's when not given",
+        "reference": "recompute some samples with transformers and compare",
+        "samples": "how many samples to recompute",
+        "model_path": MODEL_HELP + ", where the store's own is elsewhere",
+    },
+)
+def verify(
+    _: Context, store: str = "", reference: bool = False, samples: str | None = None, model_path: str | None = None
+) -> None:
+    """Check a store, with --reference its states too."""
+    from ops import stages
+
+    stages.verify(store, {"reference": reference, "samples": samples, "model_path": model_path})
+
+
+@task(
+    **STAGE, iterable=["only"], help={"only": "path of tests to run; may be given again", "keyword": "as pytest's -k"}
+)
+def test(_: Context, only: list[str], keyword: str = "") -> None:
+    """Run lint and all tests."""
+    from ops import suite
+
+    suite.test(only, keyword)
+
+
+@task
+def lint(_: Context) -> None:
+    """Check style, types, imports and scripts."""
+    from ops import suite
+
+    suite.lint()
+
+
+@task
+def doctor(_: Context) -> None:
+    """Say what this machine can do and what is missing."""
+    from ops.doctor import report
+
+    report()
+
+
+@task(name="lock", **STAGE, help={"stack": STACK_HELP})
+def stack_lock(_: Context, stack: str = "extract") -> None:
+    """Make all locks: the stack's and the tools'."""
+    from ops.stack import commands
+
+    commands.lock(stack)
+
+
+@task(name="show", **STAGE, help={"stack": STACK_HELP})
+def stack_show(_: Context, stack: str = "extract") -> None:
+    """Print all that a stack pins, and its digests."""
+    from ops.stack import commands
+
+    commands.show(stack)
+
+
+@task(name="verify", **STAGE, help={"stack": STACK_HELP})
+def stack_verify(_: Context, stack: str = "extract") -> None:
+    """Check that a stack's files and its environment agree."""
+    from ops.stack import commands
+
+    commands.verify(stack)
+
+
+@task(
+    name="pin-nightly",
+    **STAGE,
+    help={
+        "commit": "vLLM commit, all 40 hex digits",
+        "index": "base address of the nightly wheels; vLLM's own when not given",
+        "sha256": "what the wheel must have, where it is known from elsewhere",
+        "stack": STACK_HELP,
+    },
+)
+def stack_pin_nightly(_: Context, commit: str, index: str = "", sha256: str = "", stack: str = "extract") -> None:
+    """Pin the GPU side to a vLLM nightly by its commit."""
+    from ops.stack import commands
+
+    commands.pin(stack, commit, index, sha256)
+
+
+def commands() -> Collection:
+    """All commands, those about one thing in a group of their own."""
+    top = Collection(extract, prepare, verify, test, lint, doctor)
+    top.add_collection(Collection("stack", stack_lock, stack_show, stack_verify, stack_pin_nightly))
+    return top
+
+
+if __name__ == "__main__":
+    from ops.program import run
+
+    run(commands())
