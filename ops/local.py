@@ -78,11 +78,8 @@ def _install(stack: Stack, accelerator: str, folder: Path) -> None:
     size = stack.accelerator(accelerator).installed_gib
     check_space(folder, size)
     _say(f"installing the {stack.name} stack for {accelerator} (once, about {size} GiB)")
-    _uv(["venv", "--relocatable", "--allow-existing", "--python", sys.executable, str(folder)])
-    python = str(folder / "bin" / "python")
     sources = [part for build in stack.accelerator(accelerator).build for part in ("--no-binary", build.name)]
-    flags = ["--no-deps", "--require-hashes", "--only-binary", ":all:", *sources]
-    _uv(["pip", "install", "--python", python, *flags, "--requirement", str(stack.lock(accelerator))])
+    install_lock(folder, stack.lock(accelerator), ["--no-deps", *sources])
     apply(stack.series, find_site_packages(folder))
     identity = {
         "name": stack.name,
@@ -92,6 +89,18 @@ def _install(stack: Stack, accelerator: str, folder: Path) -> None:
         "patches": patch_list(stack),
     }
     (folder / "stack.json").write_text(json.dumps(identity, indent=2) + "\n", encoding="utf-8")
+
+
+def install_lock(folder: Path, lock: Path, flags: list[str]) -> None:
+    """Make a virtual environment in `folder`, which may be moved later, with what `lock` pins.
+
+    Raises:
+        ChecksumError: a package is not the one whose sha256 is in the lock.
+        InstallError: anything else that uv could not do.
+    """
+    _uv(["venv", "--relocatable", "--allow-existing", "--python", sys.executable, str(folder)])
+    hashed = ["--require-hashes", "--only-binary", ":all:", *flags]
+    _uv(["pip", "install", "--python", str(folder / "bin" / "python"), *hashed, "--requirement", str(lock)])
 
 
 def check_space(folder: Path, size_gib: int) -> None:

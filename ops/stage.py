@@ -45,9 +45,15 @@ def run_stage(environment: Path, stage: str, arguments: Sequence[str], *, offlin
     return wait_for(stage_command(environment, stage, arguments), stage_environment(offline=offline))
 
 
-def wait_for(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run a command to its end, whatever signals come; SIGTERM is handed on to it."""
-    child = subprocess.Popen(command, env=environment)
+def wait_for(command: Sequence[str], environment: Mapping[str, str], folder: Path | None = None) -> int:
+    """Run a command to its end, whatever signals come; SIGTERM is handed on to it.
+
+    Args:
+        command: its command line.
+        environment: its variables.
+        folder: where it runs; where the user stands when not given.
+    """
+    child = subprocess.Popen(command, env=environment, cwd=folder)
     before = signal.signal(signal.SIGTERM, lambda *_: child.terminate())
     try:
         while True:

@@ -1,0 +1,104 @@
+"""What `./eyas doctor` finds out about a machine. A probe never raises: what it cannot find out is the finding."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from ops.local import is_whole
+from ops.paths import cache_root
+
+GIB = 1 << 30
+# Seconds that a program or daemon has for its answer.
+TIMEOUT = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """Findings; sizes in bytes."""
+
+    system: str
+    python: tuple[int, int]
+    has_venv: bool
+    cache: Path
+    disk_free: int
+    memory: int
+    cores: int
+    cpu_flags: frozenset[str]
+    shm: int
+    docker: str
+    """the engine's version; empty when it does not answer"""
+    docker_problem: str
+    driver: str
+    """the NVIDIA driver's version; empty without one"""
+    container_runtime: bool
+    stacks: tuple[str, ...]
+    """names of the installed stacks"""
+
+
+def look() -> Machine:
+    """Find out all about this machine."""
+    cache = cache_root()
+    docker, problem, runtimes = _docker()
+    return Machine(
+        system=f"{platform.system()} {platform.machine()}",
+        python=(sys.version_info.major, sys.version_info.minor),
+        has_venv=importlib.util.find_spec("ensurepip") is not None,
+        cache=cache,
+        disk_free=shutil.disk_usage(_nearest(cache)).free,
+        memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        cores=len(os.sched_getaffinity(0)),
+        cpu_flags=_cpu_flags(Path("/proc/cpuinfo")),
+        shm=shutil.disk_usage("/dev/shm").total if Path("/dev/shm").is_dir() else 0,  # noqa: S108 - only looked at
+        docker=docker,
+        docker_problem=problem,
+        driver=_driver(),
+        container_runtime="nvidia" in runtimes,
+        stacks=tuple(sorted(p.parent.name for p in (cache / "envs").glob("*/stack.json") if is_whole(p.parent))),
+    )
+
+
+def _nearest(place: Path) -> Path:
+    return next(parent for parent in (place, *place.parents) if parent.exists())
+
+
+def _cpu_flags(cpuinfo: Path) -> frozenset[str]:
+    try:
+        lines = cpuinfo.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return frozenset()
+    return frozenset(next((line.split(":", 1)[1] for line in lines if line.startswith("flags")), "").split())
+
+
+def _docker() -> tuple[str, str, list[str]]:
+    """The engine's version, why it does not answer, and the names of its runtimes."""
+    import docker
+    from docker.errors import DockerException
+
+    try:
+        client = docker.from_env(timeout=TIMEOUT)
+        try:
+            return str(client.version()["Version"]), "", list(client.info().get("Runtimes", {}))
+        finally:
+            client.close()
+    except (DockerException, OSError, KeyError) as error:
+        problem = "no permission" if "Permission denied" in str(error) else "no engine answers"
+        return "", problem, []
+
+
+def _driver() -> str:
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return ""
+    command = [tool, "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return "does not answer"
+    return done.stdout.split("\n", 1)[0].strip() or "does not answer"
