@@ -170,9 +170,72 @@ def stack_pin_nightly(_: Context, commit: str, index: str = "", sha256: str = ""
     commands.pin(stack, commit, index, sha256)
 
 
+@task(name="status", **STAGE, help={"stack": STACK_HELP})
+def patch_status(_: Context, stack: str = "extract") -> None:
+    """Say which patches there are and whether they are in place."""
+    from ops import patching
+
+    patching.status(stack)
+
+
+@task(name="verify", **STAGE, help={"stack": STACK_HELP})
+def patch_verify(_: Context, stack: str = "extract") -> None:
+    """Check that the installed package is patched to the byte."""
+    from ops import patching
+
+    patching.verify(stack)
+
+
+@task(
+    name="new",
+    **STAGE,
+    help={
+        "edited": "folder that holds the edited copy of the patched package",
+        "name": "what it fixes, in lower case with hyphens",
+        "description": "what is wrong and why this is right; the first line is the summary",
+        "test": "pytest node id of the test that fails without the patch",
+        "author": "Name <address>",
+        "stack": STACK_HELP,
+    },
+)
+def patch_new(  # noqa: PLR0917 - the flags are the header's fields
+    _: Context, edited: str, name: str, description: str, test: str, author: str, stack: str = "extract"
+) -> None:
+    """Make the next patch from an edited copy of the package."""
+    from ops import patching
+
+    patching.new(stack, edited, name=name, description=description, test=test, author=author)
+
+
+@task(name="refresh", **STAGE, help={"stack": STACK_HELP})
+def patch_refresh(_: Context, stack: str = "extract") -> None:
+    """Make patches fit exactly again after editing by hand."""
+    from ops import patching
+
+    patching.refresh(stack)
+
+
+@task(name="rebase", **STAGE, help={"to": "the package's new version", "stack": STACK_HELP})
+def patch_rebase(_: Context, to: str, stack: str = "extract") -> None:
+    """Carry the patches over to another upstream version."""
+    from ops import patching
+
+    patching.rebase(stack, to)
+
+
+@task(name="extract", **STAGE)
+def bench_extract(_: Context) -> None:
+    """Measure extraction against the engine's bare prefill."""
+    from ops import stages
+
+    stages.bench("bench.extract")
+
+
 def commands() -> Collection:
     """All commands, those about one thing in a group of their own."""
     top = Collection(extract, prepare, verify, test, lint, doctor)
+    top.add_collection(Collection("patch", patch_status, patch_verify, patch_new, patch_refresh, patch_rebase))
+    top.add_collection(Collection("bench", bench_extract))
     top.add_collection(Collection("stack", stack_lock, stack_show, stack_verify, stack_pin_nightly))
     return top
 

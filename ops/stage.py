@@ -68,7 +68,11 @@ def wait_for(command: Sequence[str], environment: Mapping[str, str], folder: Pat
 
 def become_stage(environment: Path, stage: str, arguments: Sequence[str], *, offline: bool = True) -> None:
     """Turn this process into the stage: what is sent to `./eyas` reaches the stage itself, and its code is ours."""
-    command = stage_command(environment, stage, arguments)
+    become(stage_command(environment, stage, arguments), offline=offline)
+
+
+def become(command: Sequence[str], *, offline: bool) -> None:
+    """Turn this process into a command that runs with a stage's variables."""
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(command[0], command, stage_environment(offline=offline))  # noqa: S606 - no shell is wanted

@@ -9,7 +9,7 @@ from typing import Any
 from ops import demo
 from ops.local import ensure
 from ops.stack.model import STACKS, load
-from ops.stage import become_stage
+from ops.stage import become, become_stage
 
 EXTRACT = "extract"
 
@@ -48,6 +48,18 @@ def verify(store: str, given: dict[str, Any]) -> None:
     environment = ensure(load(STACKS / EXTRACT))
     arguments = [store or str(demo.STORE), *to_flags(given)]
     become_stage(environment, "verify", arguments, offline=_is_local(given["model_path"]))
+
+
+def bench(module: str) -> None:
+    """Become a benchmark, run on the demo.
+
+    Args:
+        module: the benchmark's module; it takes --model-path and --prepared-data.
+    """
+    environment = ensure(load(STACKS / EXTRACT))
+    prepared = demo.prepare(environment, [])
+    where = ["--model-path", str(demo.ensure_target(environment)), "--prepared-data", str(prepared)]
+    become([str(environment / "bin" / "python"), "-m", module, *where], offline=True)
 
 
 def to_flags(given: dict[str, Any]) -> list[str]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from packaging.markers import default_environment
-from rich.console import Console
-from rich.table import Table
 
 from ops.atomic import write_text
 from ops.local import environment_folder, is_whole
@@ -13,7 +13,7 @@ from ops.stack.check import check_environment, check_lock
 from ops.stack.digest import patch_list, stack_digest
 from ops.stack.lock import make_lock, make_tools_lock
 from ops.stack.lockfile import read_lock
-from ops.stack.model import STACKS, Stack, load
+from ops.stack.model import STACKS, Accelerator, Stack, load
 from ops.stack.pin import pin_nightly
 
 TOOLS = (("ops/host.in", "ops/host.lock"), ("tests/dev.in", "tests/dev.lock"))
@@ -35,25 +35,34 @@ def show(name: str) -> None:
     """Print all that the stack pins."""
     stack = load(STACKS / name)
     patches = patch_list(stack)
-    console = Console(soft_wrap=True, highlight=False)
     for part in stack.accelerators.values():
-        table = Table(title=f"{stack.name} on {part.name}", show_header=False, title_justify="left")
-        table.add_row("digest", stack_digest(stack, part.name))
-        table.add_row("python", part.python)
-        table.add_row("base image", part.base_image or "none: installed in a folder")
-        table.add_row("cuda", part.cuda or "none")
-        if part.vllm:
-            table.add_row("vllm", f"{part.vllm.version} sha256:{part.vllm.sha256}")
-            table.add_row("vllm from", part.vllm.url or "a release at the package index")
-        for build in part.build:
-            table.add_row("built from source", f"{build.name} {build.version} sha256:{build.sha256}")
-        entries = read_lock(stack.lock(part.name)).entries
-        table.add_row("lock", f"{stack.lock(part.name).name}: {len(entries)} pinned")
-        table.add_row("requirements", ", ".join(part.requirements))
-        console.print(table)
+        print(f"{stack.name} on {part.name}")
+        for what, value in _pinned(stack, part):
+            print(f"  {what:<18}{value}")
     print(f"{stack.patches}: {len(patches)} patches")
     for patch in patches:
         print(f"  {patch['sha256']}  {patch['name']}")
+
+
+def _pinned(stack: Stack, part: Accelerator) -> Iterator[tuple[str, str]]:
+    entries = read_lock(stack.lock(part.name)).entries
+    yield "digest", stack_digest(stack, part.name)
+    yield "python", part.python
+    yield "base image", part.base_image or "none: installed in a folder"
+    if part.cuda:
+        yield "cuda", part.cuda
+    if part.vllm:
+        yield "vllm", f"{part.vllm.version} sha256:{part.vllm.sha256}"
+        yield "vllm from", part.vllm.url or "a release at the package index"
+    for build in part.build:
+        yield "built from source", f"{build.name} {build.version} sha256:{build.sha256}"
+    yield "requirements", ", ".join(part.requirements)
+    yield "lock", f"{stack.lock(part.name).name}, {len(entries)} packages:"
+    for entry in entries:
+        yield (
+            "",
+            f"{entry.name} {entry.version}" + (f" ; {entry.requirement.marker}" if entry.requirement.marker else ""),
+        )
 
 
 def verify(name: str) -> None:
