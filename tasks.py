@@ -172,7 +172,7 @@ def stack_pin_nightly(_: Context, commit: str, index: str = "", sha256: str = ""
 
 @task(name="status", **STAGE, help={"stack": STACK_HELP})
 def patch_status(_: Context, stack: str = "extract") -> None:
-    """Say which patches there are and whether they are in place."""
+    """Say which patches there are and if they are in place."""
     from ops import patching
 
     patching.status(stack)
@@ -198,7 +198,7 @@ def patch_verify(_: Context, stack: str = "extract") -> None:
         "stack": STACK_HELP,
     },
 )
-def patch_new(  # noqa: PLR0917 - the flags are the header's fields
+def patch_new(  # noqa: PLR0913, PLR0917 - the flags are the header's fields
     _: Context, edited: str, name: str, description: str, test: str, author: str, stack: str = "extract"
 ) -> None:
     """Make the next patch from an edited copy of the package."""

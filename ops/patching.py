@@ -30,9 +30,9 @@ def verify(name: str) -> None:
     print(verify_series(stack.series, find_site_packages(ensure(stack))))
 
 
-def new(name: str, edited: str, **header: str) -> None:
-    """Make the next patch from an edited copy of the patched package."""
-    stack = load(STACKS / name)
+def new(stack_name: str, edited: str, **header: str) -> None:
+    """Make the next patch from an edited copy of the patched package; `header` is what ops.patches.new takes."""
+    stack = load(STACKS / stack_name)
     print(new_patch(stack.series, upstream_wheel(stack), Path(edited), **header))
 
 

@@ -6,15 +6,24 @@ one line with its own code, a wrong command line is 2 and Ctrl-C 130.
 
 from __future__ import annotations
 
+import errno
+import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import invoke
 
-from ops.errors import UserError
+from ops.errors import DiskSpaceError, InstallError, UserError
 
 VERSION = "0.1.0"
+DISK_TROUBLE: dict[int | None, type[UserError]] = {
+    errno.ENOSPC: DiskSpaceError,
+    errno.EDQUOT: DiskSpaceError,
+    errno.EACCES: InstallError,
+    errno.EROFS: InstallError,
+}
 
 
 @contextmanager
@@ -50,6 +59,15 @@ class Program(invoke.Program):
             super().execute()
         except UserError as error:
             raise invoke.Exit(f"eyas: {error}", code=error.exit_code) from error
+        except BrokenPipeError as error:
+            # Whoever read our output, such as head, has enough. Python would complain again when it flushes.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise invoke.Exit(code=128 + signal.SIGPIPE) from error
+        except OSError as error:
+            if error.errno not in DISK_TROUBLE:
+                raise
+            kind = DISK_TROUBLE[error.errno]
+            raise invoke.Exit(f"eyas: cannot write {error.filename}: {error.strerror}", code=kind.exit_code) from error
         except KeyboardInterrupt as error:
             raise invoke.Exit("eyas: interrupted", code=130) from error
 

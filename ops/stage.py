@@ -75,4 +75,4 @@ def become(command: Sequence[str], *, offline: bool) -> None:
     """Turn this process into a command that runs with a stage's variables."""
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execve(command[0], command, stage_environment(offline=offline))  # noqa: S606 - no shell is wanted
+    os.execve(command[0], list(command), stage_environment(offline=offline))  # noqa: S606 - no shell is wanted

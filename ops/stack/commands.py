@@ -59,10 +59,7 @@ def _pinned(stack: Stack, part: Accelerator) -> Iterator[tuple[str, str]]:
     yield "requirements", ", ".join(part.requirements)
     yield "lock", f"{stack.lock(part.name).name}, {len(entries)} packages:"
     for entry in entries:
-        yield (
-            "",
-            f"{entry.name} {entry.version}" + (f" ; {entry.requirement.marker}" if entry.requirement.marker else ""),
-        )
+        yield "", f"{entry.name} {entry.version}"
 
 
 def verify(name: str) -> None:
