@@ -1,0 +1,90 @@
+"""The engine for the work: speculators' generator, patched for this vLLM, one `generate()` a unit.
+
+The settings that the plan fixes are given to the engine as its batch limits, so that a unit within them is one
+forward pass and its bits depend on nothing but the unit.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Sequence
+
+import torch
+
+from pipeline.errors import EngineError
+from pipeline.extract.engines.protocol import EngineOptions
+
+CPU_KV_CACHE_GIB = "4"
+"""Room that vLLM is told of on a CPU, of which the generator takes a fifth; unset, vLLM would claim half the memory."""
+
+
+class SpeculatorsEngine:
+    """Owns a `VllmHiddenStatesGenerator` and its worker processes."""
+
+    def __init__(self, options: EngineOptions) -> None:
+        """Start the workers and load the target.
+
+        Raises:
+            EngineError: with the first line of what vLLM or speculators said.
+        """
+        _set_environment(options)
+        # Both log and read the environment as they are imported.
+        from speculators.data_generation.vllm_hidden_states_generator import VllmHiddenStatesGenerator
+
+        try:
+            self._generator = VllmHiddenStatesGenerator(
+                model_path=str(options.target.folder),
+                layer_ids=list(options.layer_ids),
+                # vLLM wants room for one token after the prompt.
+                max_model_len=options.max_seq_len + 1,
+                dtype=options.dtype,
+                gpu_memory_utilization=options.gpu_memory_utilization,
+                max_num_batched_tokens=max(options.token_budget, options.max_seq_len + 1),
+                max_num_seqs=options.batch_size,
+                tensor_parallel_size=options.tp_size,
+                trust_remote_code=options.trust_remote_code,
+            )
+        except Exception as error:  # vLLM raises bare Exception, its dependencies anything
+            raise EngineError(f"the engine did not start: {_first_line(error)}") from error
+
+    def extract(self, samples: Sequence[Sequence[int]]) -> list[torch.Tensor]:
+        """See `Engine.extract`."""
+        try:
+            results = self._generator.generate([list(sample) for sample in samples])
+        except (RuntimeError, TimeoutError, ValueError) as error:
+            raise EngineError(f"the engine failed on a unit: {_first_line(error)}") from error
+        return [torch.stack(result["hidden_states"], dim=1) for result in results]
+
+    def close(self) -> None:
+        """End the workers; they get 4 s to leave by themselves, then SIGTERM, then SIGKILL (vLLM's own sequence)."""
+        if generator := self.__dict__.pop("_generator", None):
+            generator.executor.shutdown()
+            del generator
+            gc.collect()
+
+
+def _set_environment(options: EngineOptions) -> None:
+    """What vLLM reads from the environment only; a value the user set stays."""
+    if options.max_seq_len == options.target.max_positions:
+        # The one position more that is asked for above is never used.
+        os.environ["VLLM_ALLOW_LONG_MAX_MODEL_LEN"] = "1"
+    if torch.cuda.is_available():
+        return
+    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", CPU_KV_CACHE_GIB)
+    # vLLM has no multi-head latent attention on CPUs; DeepSeek's attention is then computed in its plain form.
+    os.environ.setdefault("VLLM_MLA_DISABLE", "1")
+    if options.tp_size > 1:
+        os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", _shared_out(sorted(os.sched_getaffinity(0)), options.tp_size))
+
+
+def _shared_out(cpus: Sequence[int], ranks: int) -> str:
+    """CPUs for each rank in vLLM's notation, "0,1|2,3"; ranks share CPUs where there are fewer than ranks."""
+    share = max(len(cpus) // ranks, 1)
+    starts = [rank * share % len(cpus) for rank in range(ranks)]
+    return "|".join(",".join(str(cpu) for cpu in cpus[start : start + share]) for start in starts)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -1,0 +1,111 @@
+"""The run: units that are not done go through the engine, and what comes back is committed while the next one runs."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from typing import Any, TextIO
+
+import torch
+
+from pipeline.errors import EngineError
+from pipeline.extract.engines.protocol import Engine, start_engine
+from pipeline.extract.job import Job
+from pipeline.extract.plan import Unit, read_unit
+from pipeline.extract.progress import RunProgress
+from pipeline.extract.quiet import last_line, output_to
+from pipeline.store.records import CapturedSample, Rejection
+from pipeline.store.writer import Store
+
+ENGINE_LOG = "logs/engine.log"
+EVENTS = "logs/events.jsonl"
+
+
+def run_units(job: Job, store: Store, todo: set[int]) -> float:
+    """Extract units into a store.
+
+    Args:
+        job: the run.
+        store: open for it.
+        todo: the units' numbers.
+
+    Returns:
+        Tokens a second, the target's loading not counted.
+
+    Raises:
+        EngineError, NoSpaceError, InputError: what was committed before stays.
+        KeyboardInterrupt: after Ctrl-C or SIGTERM, the engine's processes gone, what was committed before stays.
+    """
+    log = store.folder / ENGINE_LOG
+    units = [unit for unit in job.plan.units if unit.index in todo]
+    with _sigterm_interrupts(), output_to(log) as terminal, _progress(job, store, units, terminal) as progress:
+        try:
+            with closing(start_engine(job.settings.engine, job.engine_options())) as engine:
+                progress.engine_ready()
+                _extract(job, store, units, engine, progress)
+        except EngineError as error:
+            told = last_line(log)
+            raise EngineError(f"{error}{f' [{told}]' if told else ''}; its log is {log}") from error
+        return progress.rate
+
+
+def _extract(job: Job, store: Store, units: Iterable[Unit], engine: Engine, progress: RunProgress) -> None:
+    """One unit is computed while the one before it is written: at most two units' states are in memory."""
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="store") as writer:
+        pending: Future[None] | None = None
+        for unit in units:
+            captured, rejected = _capture(job, unit, engine)
+            if pending is not None:
+                pending.result()
+            pending = writer.submit(_commit, store, unit.index, captured, rejected, progress)
+        if pending is not None:
+            pending.result()
+
+
+def _capture(job: Job, unit: Unit, engine: Engine) -> tuple[list[CapturedSample], list[Rejection]]:
+    samples = read_unit(job.settings.prepared_data, unit)
+    states = engine.extract([sample.input_ids for sample in samples])
+    captured, rejected = list[CapturedSample](), list[Rejection]()
+    for ref, sample, state in zip(unit.samples, samples, states, strict=True):
+        if reason := _not_finite(state, job.layer_ids):
+            rejected.append(Rejection(sample.id, reason, ref.line))
+        else:
+            captured.append(CapturedSample(sample.id, sample.input_ids, sample.loss_mask, state))
+    return captured, rejected
+
+
+def _commit(
+    store: Store, unit: int, captured: list[CapturedSample], rejected: list[Rejection], progress: RunProgress
+) -> None:
+    written = store.write_unit(unit, captured, rejected)
+    tokens = sum(len(sample.input_ids) for sample in captured)
+    progress.unit_done(unit, samples=len(captured), tokens=tokens, written=written)
+
+
+def _not_finite(state: torch.Tensor, layer_ids: tuple[int, ...]) -> str:
+    """Why a sample's states `[rows, layers, hidden]` must not be trained on; empty if they may."""
+    finite = torch.isfinite(state).all(dim=2)
+    if finite.all():
+        return ""
+    row, layer = (~finite).nonzero()[0].tolist()
+    return f"non-finite state at layer {layer_ids[layer]}, token {row}"
+
+
+def _progress(job: Job, store: Store, units: list[Unit], terminal: TextIO) -> RunProgress:
+    left = sum(unit.tokens for unit in units)
+    events = store.folder / EVENTS
+    progress = RunProgress(terminal, events, samples=job.samples, tokens=job.tokens, done_tokens=job.tokens - left)
+    progress.event("start", units=len(units), tokens=left, of=job.tokens)
+    return progress
+
+
+@contextmanager
+def _sigterm_interrupts() -> Iterator[None]:
+    """SIGTERM, what a container's stop sends, ends a run as Ctrl-C does."""
+    before: Any = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
