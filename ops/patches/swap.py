@@ -75,8 +75,10 @@ def swap(installed: Installed, contents: Mapping[str, bytes | None]) -> None:
             place.unlink(missing_ok=True) if content is None else _rename(place, written)
         for pyc in stale:
             pyc.unlink(missing_ok=True)
+        for folder in {place.parent for place, content in places.items() if content is None}:
+            _drop_empty_folders(folder, installed.site)
         _rename(installed.record, written)
-        for folder in {path.parent for path in places}:
+        for folder in {path.parent for path in places if path.parent.is_dir()}:
             _sync(folder)
         marker.unlink()
         _sync(installed.dist_info)
@@ -132,6 +134,15 @@ def _nothing_left_on_failure(installed: Installed) -> Iterator[list[Path]]:
 def _explained(installed: Installed, error: OSError) -> UserError:
     kind = DiskSpaceError if error.errno in _NO_SPACE else NotWritableError
     return kind(f"{installed.site} cannot be written ({error}); nothing was changed")
+
+
+def _drop_empty_folders(folder: Path, site: Path) -> None:
+    """Remove a folder that a deletion has emptied, and its parents: Python would import it as a namespace package."""
+    for place in (folder / "__pycache__", folder, *folder.parents):
+        if place == site or (place.is_dir() and any(place.iterdir())):
+            return
+        if place.is_dir():
+            place.rmdir()
 
 
 def _sync(folder: Path) -> None:

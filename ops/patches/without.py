@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ops.patches.errors import DoesNotFitError, MalformedSeriesError
 from ops.patches.git import merge
+from ops.patches.hunks import split_lines
 from ops.patches.package import find_for
 from ops.patches.series import Series, load
 from ops.patches.state import stages, upstream_of
@@ -66,15 +67,25 @@ def without(series_dir: Path, upstream: Path, destination: Path, patch_name: str
 def _left_out(series: Series, index: int, steps: list[dict[str, bytes | None]]) -> dict[str, bytes | None]:
     result = dict(steps[-1])
     for path in [diff.path for diff in series.patches[index].diffs]:
-        merged = merge(base=steps[index + 1][path], ours=steps[-1][path], theirs=steps[index][path])
+        base, ours, theirs = (_spread(steps[at][path]) for at in (index + 1, -1, index))
+        merged = merge(base=base, ours=ours, theirs=theirs)
         if merged.conflicts:
-            spans = ", ".join(f"{first}-{last}" for first, last in merged.conflicts)
+            # Every other line of the spread file is a separator.
+            spans = ", ".join(f"{first // 2 + 1}-{(last + 1) // 2}" for first, last in merged.conflicts)
             raise DoesNotFitError(
                 f"{series.patches[index].name} cannot be left out: later patches change its lines in {path}, "
                 f"lines {spans} of the patched file; join them, or move the changes apart"
             )
-        result[path] = merged.content
+        result[path] = None if merged.content is None else merged.content.replace(_SEPARATOR, b"")
     return result
+
+
+_SEPARATOR = b"\x1e\x1f\n"
+
+
+def _spread(content: bytes | None) -> bytes | None:
+    """A separator after every line: git takes changes of neighbouring lines for a conflict, and here they are none."""
+    return None if content is None else b"".join(line + _SEPARATOR for line in split_lines(content))
 
 
 def _copy(

@@ -124,7 +124,7 @@ class Bird:
     @staticmethod
     def snapshot(site: Path) -> dict[str, tuple[object, ...]]:
         """Everything there is under a folder: kind, mode, inode, time and content."""
-        result = {}
+        result: dict[str, tuple[object, ...]] = {}
         for path in sorted(site.rglob("*")):
             status = path.lstat()
             content = path.read_bytes() if path.is_file() else path.readlink() if path.is_symlink() else None

@@ -20,6 +20,12 @@ from ops.patches.verify import verify
 from .bird import Bird
 
 
+def compiled(source: Path, mode: py_compile.PycInvalidationMode) -> Path:
+    """Compile a module as Python itself would keep it, and return the file."""
+    py_compile.compile(str(source), invalidation_mode=mode, doraise=True)
+    return Path(importlib.util.cache_from_source(str(source)))
+
+
 def test_every_file_is_what_the_series_leads_to(bird: Bird) -> None:
     site = bird.install()
     report = apply(bird.series(), site)
@@ -75,8 +81,8 @@ def test_bytecode_of_a_patched_module_cannot_survive(bird: Bird) -> None:
     # "Unchecked" bytecode is run without a look at the source: the one sort a changed source does not outdate.
     untouched.write_bytes(b"VALUE = 3\n")
     unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
-    kept = Path(py_compile.compile(str(untouched), invalidation_mode=unchecked, doraise=True))
-    py_compile.compile(str(nest), invalidation_mode=unchecked, doraise=True)
+    kept = compiled(untouched, unchecked)
+    compiled(nest, unchecked)
     record = site / "bird-1.2.0.dist-info/RECORD"
     row = f"bird/__pycache__/nest.{sys.implementation.cache_tag}.pyc,,"
     record.write_text(record.read_text() + row + "\n")
@@ -149,7 +155,7 @@ def test_verify_catches_bytecode_of_the_upstream_source(bird: Bird, mode: py_com
     series, site = bird.series(), bird.install()
     source = site / "bird/wing.py"
     source.write_bytes(b"pass\n")
-    pyc = Path(py_compile.compile(str(source), invalidation_mode=mode, doraise=True))
+    pyc = compiled(source, mode)
     stale = pyc.read_bytes()
     source.write_bytes(bird.upstream["bird/wing.py"])
     apply(series, site)
@@ -163,6 +169,5 @@ def test_fresh_bytecode_is_no_fault(bird: Bird) -> None:
     series, site = bird.series(), bird.install()
     apply(series, site)
     for mode in py_compile.PycInvalidationMode:
-        py_compile.compile(str(site / "bird/nest.py"), invalidation_mode=mode)
+        assert compiled(site / "bird/nest.py", mode).exists()
         verify(series, site)
-    assert Path(importlib.util.cache_from_source(str(site / "bird/nest.py"))).exists()

@@ -209,7 +209,17 @@ def test_a_file_size_limit_of_the_machine_is_an_error_of_one_line_and_changes_no
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))  # bytes; wing.py is larger
 
-    command = [sys.executable, "-B", "-m", "ops.patches", "apply", "--series", series, "--site-packages", site]
+    command = [
+        sys.executable,
+        "-B",
+        "-m",
+        "ops.patches",
+        "apply",
+        "--series",
+        str(series),
+        "--site-packages",
+        str(site),
+    ]
     result = subprocess.run(command, cwd=ROOT, preexec_fn=limit, capture_output=True, text=True, check=False)
     assert result.returncode == 22, result.stderr
     assert result.stderr.startswith("eyas: ")
@@ -219,7 +229,17 @@ def test_a_file_size_limit_of_the_machine_is_an_error_of_one_line_and_changes_no
 
 def test_two_at_once_patch_once(bird: Bird) -> None:
     series, site = bird.series(), bird.install()
-    command = [sys.executable, "-B", "-m", "ops.patches", "apply", "--series", series, "--site-packages", site]
+    command = [
+        sys.executable,
+        "-B",
+        "-m",
+        "ops.patches",
+        "apply",
+        "--series",
+        str(series),
+        "--site-packages",
+        str(site),
+    ]
     runs = [subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(4)]
     for run in runs:
         run.communicate()
