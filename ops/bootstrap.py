@@ -54,8 +54,12 @@ def _run(command: list[str], lock: Path) -> None:
     said = done.stderr.strip() or done.stdout.strip()
     if "DO NOT MATCH THE HASHES" in said:
         raise ChecksumError(f"a package is not the one that {lock} pins; get a fresh checkout, or check the index")
-    if "Connection" in said or "resolve" in said:
-        raise InstallError("no package index could be reached; connect this machine, or set PIP_INDEX_URL to a mirror")
+    if "No matching distribution" in said or "Connection" in said:
+        # pip says the same of an index that it cannot reach and of one that lacks the package.
+        raise InstallError(
+            "no package index with what ops/host.lock pins was reached; "
+            "connect this machine, or set PIP_INDEX_URL to a mirror"
+        )
     lines = [line for line in said.splitlines() if line.strip()] or ["no message"]
     errors = [line for line in lines if line.startswith("ERROR")] or lines
     raise InstallError(f"the host environment could not be installed from {lock}: {errors[-1]}")

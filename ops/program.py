@@ -67,7 +67,9 @@ class Program(invoke.Program):
             if error.errno not in DISK_TROUBLE:
                 raise
             kind = DISK_TROUBLE[error.errno]
-            raise invoke.Exit(f"eyas: cannot write {error.filename}: {error.strerror}", code=kind.exit_code) from error
+            raise invoke.Exit(
+                f"eyas: {error.filename}: {error.strerror}; free or change that place", code=kind.exit_code
+            ) from error
         except KeyboardInterrupt as error:
             raise invoke.Exit("eyas: interrupted", code=130) from error
 

@@ -104,8 +104,8 @@ class Stack:
 
     @property
     def series(self) -> Path:
-        """Folder of the patch series."""
-        return CHECKOUT / "patches" / self.patches
+        """Folder of the patch series: patches/ stands beside stacks/."""
+        return self.folder.parent.parent / "patches" / self.patches
 
 
 def load(folder: Path) -> Stack:
