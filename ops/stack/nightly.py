@@ -89,9 +89,9 @@ def download(wheel: Wheel, folder: Path) -> tuple[Path, str]:
                     received += len(piece)
                     progress.advance(len(piece))
         except (requests.exceptions.ChunkedEncodingError, requests.exceptions.ConnectionError) as error:
-            raise TruncatedError(_short(wheel.url, received, announced)) from error
+            raise TruncatedError(_short(wheel.url, announced)) from error
     if received < announced:
-        raise TruncatedError(_short(wheel.url, received, announced))
+        raise TruncatedError(_short(wheel.url, announced))
     return path, digest.hexdigest()
 
 
@@ -154,5 +154,5 @@ def _get(url: str, what: str) -> Iterator[requests.Response]:
         yield response
 
 
-def _short(url: str, received: int, announced: int) -> str:
-    return f"{url} ended after {received} of {announced} bytes; nothing was pinned, run again"
+def _short(url: str, announced: int) -> str:
+    return f"{url} ended before all {announced} bytes had come; nothing was pinned, run again"

@@ -1,0 +1,106 @@
+"""The seam: which flags and variables reach a stage, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ops.paths import CHECKOUT
+from ops.stage import stage_environment, wait_for
+from ops.stages import to_flags
+
+WAIT = "import sys; from ops.stage import wait_for; import os; sys.exit(wait_for([sys.executable, '-c', sys.argv[1]], os.environ))"
+STAGE = """
+import signal, sys, time
+def finish(*_):
+    time.sleep(0.3)
+    print("unit written", flush=True)
+    sys.exit({code})
+signal.signal(signal.{signal}, finish)
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("layers", ["2 30 58 60", "2,30,58,60", " 2, 30 58,60 "])
+def test_layers_in_one_value_reach_the_stage_one_by_one(layers: str) -> None:
+    assert to_flags({"layer_ids": layers}) == ["--layer-ids", "2", "30", "58", "60"]
+
+
+def test_only_what_was_given_reaches_the_stage() -> None:
+    given = {"tp_size": "8", "dtype": None, "trust_remote_code": True, "dry_run": False, "input": []}
+    assert to_flags(given) == ["--tp-size=8", "--trust-remote-code"]
+
+
+def test_a_repeated_flag_reaches_the_stage_as_often() -> None:
+    assert to_flags({"input": ["a.jsonl", "-b.jsonl"]}) == ["--input=a.jsonl", "--input=-b.jsonl"]
+
+
+def test_a_stage_runs_the_same_way_every_time_and_tells_nobody() -> None:
+    environment = stage_environment(offline=True)
+    assert environment["PYTHONPATH"] == str(CHECKOUT)
+    assert environment["PYTHONHASHSEED"] == "0"
+    assert {environment[name] for name in ("VLLM_NO_USAGE_STATS", "DO_NOT_TRACK", "HF_HUB_DISABLE_TELEMETRY")} == {"1"}
+    assert environment["HF_HUB_OFFLINE"] == "1"
+
+
+def test_a_target_on_a_hub_may_be_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    assert "HF_HUB_OFFLINE" not in stage_environment(offline=False)
+
+
+def test_a_stages_exit_code_is_passed_on() -> None:
+    assert wait_for([sys.executable, "-c", "raise SystemExit(46)"], os.environ) == 46
+    assert wait_for([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"], os.environ) == 137
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_an_interrupted_stage_is_given_time_to_finish(name: str) -> None:
+    number = signal.Signals[name]
+    process = subprocess.Popen(
+        [sys.executable, "-c", WAIT, STAGE.format(code=130, signal=name)],
+        cwd=CHECKOUT,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout
+    assert process.stdout.readline() == "ready\n"
+    # A terminal sends Ctrl-C to the whole group, a supervisor SIGTERM to the one process it started.
+    (os.killpg if number is signal.SIGINT else os.kill)(process.pid, number)
+    assert process.stdout.read() == "unit written\n"
+    assert process.wait(timeout=30) == 130
+
+
+def test_the_demo_is_used_only_when_nothing_says_which_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ops import demo, stages
+
+    monkeypatch.setattr(stages, "load", lambda _: None)
+    monkeypatch.setattr(stages, "ensure", lambda _: tmp_path)
+    monkeypatch.setattr(demo, "prepare", lambda *_: tmp_path / "tokenized.jsonl")
+    monkeypatch.setattr(demo, "ensure_target", lambda _: tmp_path / "target")
+    ran: list[list[str]] = []
+
+    class Became(Exception):
+        pass
+
+    def become(_: Path, stage: str, arguments: list[str], *, offline: bool = True) -> None:
+        ran.append([stage, *arguments, f"offline={offline}"])
+        raise Became
+
+    monkeypatch.setattr(stages, "become_stage", become)
+    nothing = dict.fromkeys(["model_path", "prepared_data", "output_dir", "dtype"])
+    for given in (nothing | {"dtype": "float32"}, nothing | {"model_path": "owner/name", "prepared_data": "p.jsonl"}):
+        with pytest.raises(Became):
+            stages.extract(given)
+    store = str(CHECKOUT / "runs" / "demo" / "store")
+    assert ran[0] == [
+        *("extract", "--model-path", str(tmp_path / "target"), "--prepared-data", str(tmp_path / "tokenized.jsonl")),
+        *("--output-dir", store, "--dtype=float32", "offline=True"),
+    ]
+    assert ran[1] == ["extract", "--model-path=owner/name", "--prepared-data=p.jsonl", "offline=False"]
