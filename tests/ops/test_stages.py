@@ -14,7 +14,11 @@ from ops.paths import CHECKOUT
 from ops.stage import stage_environment, wait_for
 from ops.stages import to_flags
 
-WAIT = "import sys; from ops.stage import wait_for; import os; sys.exit(wait_for([sys.executable, '-c', sys.argv[1]], os.environ))"
+WAIT = """
+import os, sys
+from ops.stage import wait_for
+sys.exit(wait_for([sys.executable, "-c", sys.argv[1]], os.environ))
+"""
 STAGE = """
 import signal, sys, time
 def finish(*_):
