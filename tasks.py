@@ -54,9 +54,10 @@ def extract(  # noqa: PLR0913, PLR0917 - the flags are the stage's own
     dry_run: bool = False,
 ) -> None:
     """Take hidden states out of a target into a store."""
+    flags = given(locals())
     from ops import stages
 
-    stages.extract(given(locals()))
+    stages.extract(flags)
 
 
 @task(
@@ -79,9 +80,10 @@ def prepare(
     trust_remote_code: bool = False,
 ) -> None:
     """Turn conversations into samples with loss masks."""
+    flags = given(locals())
     from ops import stages
 
-    stages.prepare(given(locals()))
+    stages.prepare(flags)
 
 
 @task(

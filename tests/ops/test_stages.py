@@ -108,3 +108,27 @@ def test_the_demo_is_used_only_when_nothing_says_which_data(tmp_path: Path, monk
         *("--output-dir", store, "--dtype=float32", "offline=True"),
     ]
     assert ran[1] == ["extract", "--model-path=owner/name", "--prepared-data=p.jsonl", "offline=False"]
+
+
+@pytest.mark.parametrize(
+    ("command", "flags"),
+    [
+        ("extract", {"--layer-ids": "2 30", "--tp-size": "8", "--dry-run": None, "--over-long": "cut"}),
+        ("prepare", {"--input": "a.jsonl", "--model-path": "folder", "--max-seq-len": "512"}),
+        ("verify", {"--samples": "3", "--reference": None}),
+    ],
+)
+def test_a_command_hands_on_exactly_the_flags_it_was_given(
+    command: str, flags: dict[str, str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import tasks
+    from ops import stages
+    from ops.program import Program
+
+    received: list[dict[str, object]] = []
+    monkeypatch.setattr(stages, command, lambda *given: received.append(given[-1]))
+    argv = ["eyas", command, *(part for pair in flags.items() for part in pair if part is not None)]
+    Program(namespace=tasks.commands()).run(argv, exit=False)
+    wanted = {name[2:].replace("-", "_"): True if value is None else value for name, value in flags.items()}
+    given = {name: value for name, value in received[0].items() if value not in (None, False)}
+    assert given == {name: ["a.jsonl"] if name == "input" else value for name, value in wanted.items()}
