@@ -160,6 +160,7 @@ def test_verify_catches_bytecode_of_the_upstream_source(bird: Bird, mode: py_com
     source.write_bytes(bird.upstream["bird/wing.py"])
     apply(series, site)
     verify(series, site)
+    pyc.parent.mkdir(exist_ok=True)
     pyc.write_bytes(stale)
     with pytest.raises(PartlyAppliedError, match="compiled from other source"):
         verify(series, site)
