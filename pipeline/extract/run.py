@@ -44,14 +44,14 @@ def run_units(job: Job, store: Store, todo: set[int]) -> float:
         try:
             with closing(start_engine(job.settings.engine, job.engine_options())) as engine:
                 progress.engine_ready()
-                _extract(job, store, units, engine, progress)
+                extract_units(job, store, units, engine, progress)
         except EngineError as error:
             told = last_line(log)
             raise EngineError(f"{error}{f' [{told}]' if told else ''}; its log is {log}") from error
         return progress.rate
 
 
-def _extract(job: Job, store: Store, units: Iterable[Unit], engine: Engine, progress: RunProgress) -> None:
+def extract_units(job: Job, store: Store, units: Iterable[Unit], engine: Engine, progress: RunProgress) -> None:
     """One unit is computed while the one before it is written: at most two units' states are in memory."""
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="store") as writer:
         pending: Future[None] | None = None

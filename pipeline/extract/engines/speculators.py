@@ -28,7 +28,7 @@ class SpeculatorsEngine:
         Raises:
             EngineError: with the first line of what vLLM or speculators said.
         """
-        _set_environment(options)
+        set_environment(options)
         # Both log and read the environment as they are imported.
         from speculators.data_generation.vllm_hidden_states_generator import VllmHiddenStatesGenerator
 
@@ -64,8 +64,8 @@ class SpeculatorsEngine:
             gc.collect()
 
 
-def _set_environment(options: EngineOptions) -> None:
-    """What vLLM reads from the environment only; a value the user set stays."""
+def set_environment(options: EngineOptions) -> None:
+    """Set what vLLM reads from the environment only, before it is imported; a value the user set stays."""
     if options.max_seq_len == options.target.max_positions:
         # The one position more that is asked for above is never used.
         os.environ["VLLM_ALLOW_LONG_MAX_MODEL_LEN"] = "1"

@@ -1,0 +1,172 @@
+"""The stage as a user runs it, on a tiny target through the real engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from pipeline.store.reader import StoreReader
+from tests.engines import random_samples
+from tests.pipeline.extract.conftest import LENGTHS, manifest_of, write_samples
+
+SMALL_UNITS = ("--batch-size", 3, "--layer-ids", 1, 2, 5)
+
+
+@pytest.fixture
+def flags(llama, prepared):
+    return "--model-path", llama, "--prepared-data", prepared
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> dict[str, str]:
+    """Digests of runs that nothing interrupted, by dtype."""
+    return {}
+
+
+@pytest.fixture
+def digest_of_whole(whole, stage, flags, tmp_path):
+    def digest(dtype: str) -> str:
+        if dtype not in whole:
+            store = tmp_path / f"whole-{dtype}"
+            code, _, errors = stage("extract", *flags, *SMALL_UNITS, "--dtype", dtype, "--output-dir", store)
+            assert code == 0, errors
+            whole[dtype] = manifest_of(store)["store_digest"]
+        return whole[dtype]
+
+    return digest
+
+
+def test_a_finished_store_has_every_row_and_an_account_that_closes(stage, flags, prepared, tmp_path):
+    broken = [[], [200], [-1], random_samples([2049])[0]]
+    samples = [*random_samples(LENGTHS), *broken]
+    write_samples(prepared, samples)
+    store = tmp_path / "store"
+    code, output, errors = stage("extract", *flags, *SMALL_UNITS, "--output-dir", store)
+    assert code == 0, errors
+    manifest = manifest_of(store)
+    counts = manifest["counts"]
+    assert (counts["input"], counts["captured"], counts["rejected"]) == (len(samples), len(LENGTHS), len(broken))
+    assert counts["rows"] == sum(LENGTHS)
+    assert (manifest["dtype"], manifest["hidden_size"]) == ("float32", 128)
+    assert manifest["layer_ids"] == {"output": [1, 2, 5], "input": [2, 3, 6]}
+    assert manifest["final_norm_applied"] is False
+    assert manifest["store_digest"] in output.replace("\n", "").replace("│", "").replace(" ", "")
+    rejected = [json.loads(line) for line in (store / "rejected.jsonl").read_text().splitlines()]
+    assert [entry["id"] for entry in rejected] == ["s12", "s13", "s14", "s15"]
+    reader = StoreReader(store)
+    for number, ids in enumerate(samples[: len(LENGTHS)]):
+        assert reader.sample(f"s{number}").input_ids.tolist() == ids
+    assert "\x1b" not in errors, "a progress line where there is no terminal"
+
+
+def test_a_second_run_says_that_all_is_done_and_starts_no_engine(stage, flags, tmp_path):
+    store = tmp_path / "store"
+    assert stage("extract", *flags, *SMALL_UNITS, "--output-dir", store)[0] == 0
+    before = {file: file.read_bytes() for file in (store / "shards").iterdir()}
+    log = (store / "logs" / "engine.log").stat().st_size
+    code, output, _ = stage("extract", *flags, *SMALL_UNITS, "--output-dir", store)
+    assert code == 0
+    assert "were done already" in output
+    assert {file: file.read_bytes() for file in (store / "shards").iterdir()} == before
+    assert (store / "logs" / "engine.log").stat().st_size == log
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_ctrl_c_leaves_a_store_that_a_second_run_completes(start_stage, stage, flags, tmp_path, digest_of_whole, dtype):
+    store = tmp_path / "store"
+    command = ("extract", *flags, *SMALL_UNITS, "--dtype", dtype, "--output-dir", store)
+    process = start_stage(*command)
+    wait_for_unit(store, process)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "the same command goes on there" in " ".join(errors.split())
+    assert members_of_group(process.pid) == []
+    code, _, errors = stage(*command)
+    assert code == 0, errors
+    assert manifest_of(store)["store_digest"] == digest_of_whole(dtype)
+
+
+def test_whichever_unit_runs_first_the_store_is_the_same(stage, flags, tmp_path, digest_of_whole):
+    store = tmp_path / "store"
+    command = ("extract", *flags, *SMALL_UNITS, "--dtype", "float32", "--output-dir", store)
+    assert stage(*command)[0] == 0
+    # Units 0 and 2 are lost and done again, after the others and in another process.
+    for unit in ("000000", "000002"):
+        for file in (store / "shards").glob(f"{unit}.*"):
+            file.unlink()
+    code, _, errors = stage(*command)
+    assert code == 0, errors
+    assert manifest_of(store)["store_digest"] == digest_of_whole("float32")
+
+
+@pytest.mark.parametrize("other", [("--batch-size", 1), ("--token-budget", 300), ("--tp-size", 2)], ids=str)
+def test_another_batching_gives_the_same_states_within_1e_5(stage, flags, tmp_path, other):
+    for store, batching in (("one", ()), ("two", other)):
+        command = ("extract", *flags, "--dtype", "float32", "--output-dir", tmp_path / store, *batching)
+        code, _, errors = stage(*command)
+        assert code == 0, errors
+    one, two = StoreReader(tmp_path / "one"), StoreReader(tmp_path / "two")
+    assert set(one.ids()) == set(two.ids())
+    for name in one.ids():
+        states, again = (torch.as_tensor(reader.sample(name).hidden_states) for reader in (one, two))
+        assert (states - again).norm() <= 1e-5 * states.norm()
+
+
+def test_a_killed_worker_is_one_sentence_and_keeps_what_was_done(start_stage, stage, flags, tmp_path, digest_of_whole):
+    store = tmp_path / "store"
+    command = ("extract", *flags, *SMALL_UNITS, "--dtype", "float32", "--output-dir", store)
+    process = start_stage(*command)
+    wait_for_unit(store, process)
+    for pid in members_of_group(process.pid):
+        if pid != process.pid and b"resource_tracker" not in Path(f"/proc/{pid}/cmdline").read_bytes():
+            os.kill(pid, signal.SIGKILL)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 47, errors
+    assert "Traceback" not in errors
+    assert errors.strip().splitlines()[-1].startswith("eyas: the engine failed")
+    assert stage(*command)[0] == 0
+    assert manifest_of(store)["store_digest"] == digest_of_whole("float32")
+
+
+def test_a_target_that_cannot_be_loaded_names_its_log(stage, flags, tmp_path, llama):
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    for file in llama.iterdir():
+        content = file.read_bytes()
+        (broken / file.name).write_bytes(content[:1000] if file.suffix == ".safetensors" else content)
+    code, _, errors = stage("extract", "--model-path", broken, *flags[2:], "--output-dir", tmp_path / "store")
+    assert code == 47
+    assert "Traceback" not in errors
+    assert str(tmp_path / "store" / "logs" / "engine.log") in errors
+
+
+def wait_for_unit(store: Path, process: subprocess.Popen[str]) -> None:
+    """Return when the first unit is committed."""
+    events = store / "logs" / "events.jsonl"
+    for _ in range(6000):
+        if events.exists() and '"event": "unit"' in events.read_text():
+            return
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    raise AssertionError("no unit within two minutes")
+
+
+def members_of_group(group: int) -> list[int]:
+    """Processes of a process group that are not zombies."""
+    members = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, its_group = stat.read_text().rpartition(")")[2].split()[:3]
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(its_group) == group and state != "Z":
+            members.append(int(stat.parent.name))
+    return members
