@@ -49,7 +49,7 @@ def write_outcomes(folder: Path, outcomes: Iterable[Sample | Rejected]) -> Accou
 
 
 def publish(folder: Path, fingerprint: dict[str, Any], counts: dict[str, Any]) -> None:
-    """Give both files their names, then write the header; killed in between, the next run finds none and starts over."""
+    """Name both files, then write the header. Killed in between, the next run finds none and starts over."""
     (folder / HEADER).unlink(missing_ok=True)
     for name in (DATA, REJECTED):
         (folder / (name + PART)).replace(folder / name)

