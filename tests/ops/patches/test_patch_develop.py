@@ -40,6 +40,13 @@ def texts(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+def lines_changed(bird: Bird, *changes: tuple[bytes, bytes]) -> dict[str, bytes]:
+    text = bird.upstream["bird/wing.py"]
+    for old, new_line in changes:
+        text = text.replace(b"feather %s\n" % old, new_line)
+    return {**bird.upstream, "bird/wing.py": text}
+
+
 def wheel(bird: Bird, site: Path) -> Path:
     file = bird.root / "bird-1.2.0-py3-none-any.whl"
     with zipfile.ZipFile(file, "w") as archive:
@@ -119,15 +126,18 @@ def test_without_git_the_developer_is_told_so(bird: Bird, monkeypatch: pytest.Mo
 
 
 def test_the_developers_own_git_configuration_changes_no_patch(bird: Bird, monkeypatch: pytest.MonkeyPatch) -> None:
-    series, site = bird.series(), bird.install()
+    two_hunks = lines_changed(bird, (b"10", b"ten\n"), (b"30", b"thirty\n"))
+    series, site = bird.series([("0001-two.patch", bird.upstream, two_hunks)]), bird.install()
     refresh(series, site)
     before = texts(series)
     (bird.root / ".gitconfig").write_text(
-        "[diff]\n noprefix = true\n context = 1\n external = /bin/false\n[color]\n ui = always\n[core]\n "
-        "autocrlf = true\n"
+        "[diff]\n external = /bin/false\n interHunkContext = 99\n[color]\n ui = always\n"
     )
     monkeypatch.setenv("HOME", str(bird.root))
-    monkeypatch.setenv("GIT_EXTERNAL_DIFF", "/bin/false")
+    assert refresh(series, site) == []
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
+    monkeypatch.setenv("GIT_CONFIG_KEY_0", "diff.interHunkContext")
+    monkeypatch.setenv("GIT_CONFIG_VALUE_0", "99")
     assert refresh(series, site) == []
     assert texts(series) == before
 
@@ -158,20 +168,15 @@ def test_refresh_renumbers_the_hunks_after_an_edited_patch(bird: Bird) -> None:
 
 
 def test_refresh_merges_a_patch_that_was_made_for_upstreams_file(bird: Bird) -> None:
-    def wing(*changes: tuple[bytes, bytes]) -> dict[str, bytes]:
-        text = bird.upstream["bird/wing.py"]
-        for old, new_line in changes:
-            text = text.replace(b"feather %s\n" % old, b"%s\n" % new_line)
-        return {**bird.upstream, "bird/wing.py": text}
-
-    one, other = (b"10", b"ten"), (b"12", b"twelve")  # each in the other's context
-    series = bird.series([("0001-ten.patch", bird.upstream, wing(one)), ("0002-12.patch", bird.upstream, wing(other))])
+    one, other = (b"10", b"ten\n"), (b"12", b"twelve\n")  # each in the other's context
+    first, second = lines_changed(bird, one), lines_changed(bird, other)
+    series = bird.series([("0001-ten.patch", bird.upstream, first), ("0002-12.patch", bird.upstream, second)])
     with pytest.raises(DoesNotFitError):
         apply(series, bird.install())
     assert "0002-12.patch" in refresh(series, bird.install())
     site = bird.install("fresh")
     apply(series, site)
-    assert bird.files(site) == wing(one, other)
+    assert bird.files(site) == lines_changed(bird, one, other)
 
 
 def test_refresh_does_not_guess(bird: Bird) -> None:
@@ -237,11 +242,21 @@ def test_a_package_that_a_left_out_patch_creates_is_gone_folder_and_all(bird: Bi
 
 
 def test_a_patch_that_others_build_on_cannot_be_left_out(bird: Bird) -> None:
-    later = {**bird.patched, "bird/wing.py": bird.patched["bird/wing.py"].replace(b"a better", b"the best")}
-    series = bird.series([*bird.steps, ("0003-best.patch", bird.patched, later)])
-    with pytest.raises(DoesNotFitError, match=r"0001-better-feather.*bird/wing\.py, lines 10-10"):
-        without(series, bird.install(), bird.root / "without", "0001-better-feather.patch")
+    one = lines_changed(bird, (b"10", b"ten\n"), (b"30", b"thirty\n"))
+    two = lines_changed(bird, (b"10", b"TEN\nand more\n"), (b"30", b"THIRTY\n"))
+    series = bird.series([("0001-one.patch", bird.upstream, one), ("0002-two.patch", one, two)])
+    with pytest.raises(DoesNotFitError, match=r"0001-one.*bird/wing\.py, lines 10-11, 31-31 of the patched file"):
+        without(series, bird.install(), bird.root / "without", "0001-one.patch")
     assert not (bird.root / "without").exists()
+
+
+def test_patches_on_top_of_each_other_are_undone_in_their_order(bird: Bird) -> None:
+    one = lines_changed(bird, (b"10", b"ten\nand more\n"))
+    two = lines_changed(bird, (b"10", b"ten\nand less\n"), (b"50", b"fifty\n"))
+    series = bird.series([("0001-one.patch", bird.upstream, one), ("0002-two.patch", one, two)])
+    site = bird.install()
+    apply(series, site)
+    assert bird.files(without(series, site, bird.root / "copy", "0002-two.patch")) == one
 
 
 def test_a_created_file_that_others_change_cannot_be_left_out(bird: Bird) -> None:

@@ -26,6 +26,7 @@ LINE = st.sampled_from(
         b"b",
         b"\r",
         b"x\r",
+        b"a\rb",
         b"\x0c",
         b"a\x0bb",
         b"\x1c",
@@ -97,6 +98,10 @@ def test_creating_and_deleting_a_file_are_each_others_opposite(content: bytes) -
     assert fit("x", creation, None) == content
     assert fit("x", deletion, content) is None
     assert reverse(creation) == deletion
+
+
+def test_only_a_line_feed_ends_a_line() -> None:
+    assert split_lines(b"a\rb\r\n\x0c\n\nlast") == [b"a\rb\r\n", b"\x0c\n", b"\n", b"last"]
 
 
 def test_an_empty_context_line_may_have_lost_its_blank() -> None:
