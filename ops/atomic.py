@@ -67,8 +67,8 @@ def make_once(
 
 
 def _build_and_swap(final: Path, build: Callable[[Path], None]) -> None:
-    for leftover in final.parent.glob(f"{TEMPORARY_PREFIX}*"):
-        shutil.rmtree(leftover, ignore_errors=True)
+    # First, for the disk space that it may hold.
+    _remove_leftovers(final.parent)
     temporary = Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX, dir=final.parent))
     try:
         # mkdtemp makes it private; what is made here is as shareable as the cache around it.
@@ -78,8 +78,12 @@ def _build_and_swap(final: Path, build: Callable[[Path], None]) -> None:
             final.rename(Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX, dir=final.parent)) / "broken")
         temporary.rename(final)
     finally:
-        for leftover in final.parent.glob(f"{TEMPORARY_PREFIX}*"):
-            shutil.rmtree(leftover, ignore_errors=True)
+        _remove_leftovers(final.parent)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    for leftover in folder.glob(f"{TEMPORARY_PREFIX}*"):
+        shutil.rmtree(leftover, ignore_errors=True)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -79,6 +79,14 @@ def test_a_package_that_is_not_the_pinned_one_is_refused(checkout: Path, own_cac
     assert entries(own_cache) == [".lock"]
 
 
+def test_a_lock_without_hashes_is_refused(checkout: Path, own_cache: Path) -> None:
+    (checkout / "ops" / "host.lock").write_text(f"{PACKAGE}==0.1.2\n", encoding="utf-8")
+    process = start(checkout)
+    process.communicate(timeout=300)
+    assert process.returncode == 22
+    assert entries(own_cache) == [".lock"]
+
+
 def test_without_an_index_one_line_says_so(checkout: Path, own_cache: Path) -> None:
     nowhere = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "0", "PIP_NO_CACHE_DIR": "1"}
     process = start(checkout, PIP_CONFIG_FILE=os.devnull, PIP_FIND_LINKS="", **nowhere)

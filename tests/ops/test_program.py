@@ -35,7 +35,8 @@ def full(_):
 
 @task
 def talk(_):
-    print("x" * 1_000_000)
+    for number in range(100_000):
+        print("line", number)
 
 @task
 def bug(_):
