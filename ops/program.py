@@ -57,6 +57,7 @@ class Program(invoke.Program):
         """Run the commands."""
         try:
             super().execute()
+            sys.stdout.flush()
         except UserError as error:
             raise invoke.Exit(f"eyas: {error}", code=error.exit_code) from error
         except BrokenPipeError as error:
