@@ -31,3 +31,9 @@ DEMANDS_USER_FIRST = (
 )
 DROPS_TOOL_TURNS = "{% set messages = messages | rejectattr('role', 'equalto', 'tool') | list %}" + CHATML
 NO_END_OF_TURN = "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}"
+NO_END_BEFORE_NEXT_HEADER = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
+    "{% if message['role'] == 'assistant' %}{% generation %}{{ message['content'] }}{% endgeneration %}"
+    "{% else %}{{ message['content'] }}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)

@@ -118,6 +118,10 @@ def test_template_without_end_of_turn_rejects_the_row(masked: Make) -> None:
     assert reason(masked, talk("Hi", "Hello."), templates.NO_END_OF_TURN) == "no-end-of-turn"
 
 
+def test_header_of_the_next_turn_is_no_end_of_turn(masked: Make) -> None:
+    assert reason(masked, talk("Hi", "Hello.", "Bye"), templates.NO_END_BEFORE_NEXT_HEADER) == "no-end-of-turn"
+
+
 @pytest.mark.parametrize("place", [0, 1])
 @pytest.mark.parametrize("special", ["<|im_start|>", "<|im_end|>", "<|endoftext|>", "<filename>"])
 def test_text_that_imitates_a_special_token_is_rejected(masked: Make, special: str, place: int) -> None:
