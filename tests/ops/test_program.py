@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -85,7 +86,10 @@ def test_a_bug_keeps_its_traceback(script: Path) -> None:
 
 
 def test_a_reader_that_stops_reading_is_no_error(script: Path) -> None:
-    process = subprocess.Popen([sys.executable, str(script), "talk"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    # Unbuffered, nothing would be left to write at the end.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command = [sys.executable, str(script), "talk"]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout
     assert process.stderr
     process.stdout.close()
