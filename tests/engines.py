@@ -12,7 +12,13 @@ import torch
 from transformers import AutoModelForCausalLM
 
 LAYERS = [1, 2, 5]
-CPU_ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_MLA_DISABLE": "1", "VLLM_CPU_OMP_THREADS_BIND": "auto"}
+CPU_ENVIRONMENT = {
+    "VLLM_CPU_KVCACHE_SPACE": "2",
+    "VLLM_MLA_DISABLE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "auto",
+    # An engine that is kept for later tests must not spin on a core that others need.
+    "VLLM_SLEEP_WHEN_IDLE": "1",
+}
 
 
 @contextmanager

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests import tiny_targets
-from tests.engines import by_transformers
+from tests.engines import by_transformers, generator
 
 
 @pytest.fixture(scope="session")
@@ -39,3 +40,10 @@ def llama_states(llama: Path) -> Callable:
 @pytest.fixture(scope="session")
 def deepseek_states(deepseek: Path) -> Callable:
     return by_transformers(deepseek)
+
+
+@pytest.fixture(scope="session")
+def engine(llama: Path) -> Iterator[Any]:
+    """One engine for all tests that need nothing special of it: 2,048 tokens a step, layers 1, 2 and 5."""
+    with generator(llama, max_num_batched_tokens=2048) as made:
+        yield made

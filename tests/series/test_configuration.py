@@ -32,11 +32,9 @@ def asked_of_vllm(monkeypatch, llama):
     return configuration
 
 
-def test_the_engine_starts_and_captures(llama, llama_states):
+def test_the_engine_starts_and_captures(engine, llama_states):
     samples = random_samples([7, 19])
-    with generator(llama) as engine:
-        captured = engine.generate(samples)
-    assert worst_error(captured, [llama_states(sample) for sample in samples]) < 1e-5
+    assert worst_error(engine.generate(samples), [llama_states(sample) for sample in samples]) < 1e-5
 
 
 def test_scheduling_is_synchronous_whatever_the_platform_prefers(monkeypatch, asked_of_vllm):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from pipeline.extract.layers import default_layer_ids, to_input_numbering
-from tests.engines import LAYERS, generator, random_samples
+from tests.engines import LAYERS, random_samples
 
 CAPTURED = LAYERS[:2]  # the last layer's state is after every layer, vLLM has no auxiliary layer for it
 
@@ -24,23 +24,29 @@ def record_vllms_own(worker) -> None:
     decoder.forward = recording
 
 
-def test_output_k_is_what_vllm_calls_auxiliary_layer_k_plus_1(llama):
+def forget_vllms_own(worker) -> list[torch.Tensor]:
+    """Undo it, and hand over what was collected."""
+    decoder = worker.model_runner.model.model
+    decoder.aux_hidden_state_layers = ()
+    del decoder.forward
+    return worker.vllms_own
+
+
+def test_output_k_is_what_vllm_calls_auxiliary_layer_k_plus_1(engine):
     (sample,) = random_samples([50])
-    with generator(llama) as engine:
-        engine.executor.collective_rpc(record_vllms_own)
-        (result,) = engine.generate([sample])
-        (theirs,) = engine.executor.collective_rpc(lambda worker: worker.vllms_own)
+    engine.executor.collective_rpc(record_vllms_own)
+    (result,) = engine.generate([sample])
+    (theirs,) = engine.executor.collective_rpc(forget_vllms_own)
     assert len(theirs) == len(CAPTURED)
     for ours, vllms in zip(result["hidden_states"], theirs, strict=False):
         assert torch.equal(ours, vllms)
 
 
-def test_the_default_layers_are_those_vllm_serves_by_default(llama):
+def test_the_default_layers_are_those_vllm_serves_by_default(engine):
     def defaults(worker):
         return worker.model_runner.model.get_eagle3_aux_hidden_state_layers()
 
-    with generator(llama) as engine:
-        (served,) = engine.executor.collective_rpc(defaults)
+    (served,) = engine.executor.collective_rpc(defaults)
     *auxiliary, last = default_layer_ids(6)
     # Six layers: inputs 2, 3, 3 by vLLM's formula, which the default moves apart; see `default_layer_ids`.
     assert served == (2, 3, 3)

@@ -11,12 +11,6 @@ MODULE = "speculators.data_generation.vllm_hidden_states_generator"
 BOUND = 1e-5
 
 
-@pytest.fixture(scope="module")
-def engine(llama):
-    with generator(llama, max_num_batched_tokens=2048) as made:
-        yield made
-
-
 @pytest.fixture
 def error_of(engine, llama_states):
     def error(samples):
@@ -77,15 +71,29 @@ def test_rows_go_to_their_sample_when_the_engine_reorders(error_of):
     assert error_of(random_samples(lengths)) < BOUND
 
 
-def test_rows_are_right_when_requests_wait_for_room_in_the_kv_cache(monkeypatch, llama, llama_states):
-    # A KV cache of about 1,700 tokens: 2 GiB x the fraction / (6 layers x keys and values x 2 heads x 64 x 4 bytes).
-    monkeypatch.setattr(f"{MODULE}.CACHE_MEMORY_FRACTION", 1700 * 6144 / 2**31)
-    samples = random_samples([1000, 900, 600, 300, 1000, 50])
-    with generator(llama, max_num_batched_tokens=4096) as engine:
-        steps = watch_schedule(monkeypatch, engine)
-        captured = engine.generate(samples)
+@pytest.fixture(scope="module")
+def tight_engine(llama):
+    """An engine with a KV cache of 60 blocks, one of which vLLM keeps: 944 tokens."""
+    # The generator takes 2 GiB x this; a token has 6 layers x keys and values x 2 heads x 64 x 4 bytes = 6,144.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f"{MODULE}.CACHE_MEMORY_FRACTION", (60 * 16 + 1) * 6144 / 2**31)
+        with generator(llama, max_num_batched_tokens=4096) as made:
+            yield made
+
+
+def test_rows_are_right_when_requests_wait_for_room_in_the_kv_cache(monkeypatch, tight_engine, llama_states):
+    samples = random_samples([900, 600, 300, 940, 50])
+    steps = watch_schedule(monkeypatch, tight_engine)
+    captured = tight_engine.generate(samples)
     assert any(scheduled < 4096 and waiting for scheduled, waiting in steps), "no request had to wait: a wrong test"
     assert worst_error(captured, [llama_states(sample) for sample in samples]) < BOUND
+
+
+def test_a_sample_the_kv_cache_cannot_hold_is_an_error_and_the_engine_goes_on(tight_engine, llama_states):
+    long, short = random_samples([1000, 100])
+    with pytest.raises(RuntimeError, match="KV cache of 60 blocks is too small"):
+        tight_engine.generate([long])
+    assert worst_error(tight_engine.generate([short]), [llama_states(short)]) < BOUND
 
 
 def test_rows_are_right_when_a_request_is_preempted_and_computed_again(monkeypatch, engine, llama_states):
@@ -102,16 +110,6 @@ def test_rows_are_right_when_a_request_is_preempted_and_computed_again(monkeypat
     captured = engine.generate(samples)
     assert steps[1][0] == 940, "the preempted sample was not computed from its first token again"
     assert worst_error(captured, [llama_states(sample) for sample in samples]) < BOUND
-
-
-def test_a_sample_the_kv_cache_cannot_hold_is_an_error_and_the_engine_goes_on(monkeypatch, llama, llama_states):
-    monkeypatch.setattr(f"{MODULE}.CACHE_MEMORY_FRACTION", 500 * 6144 / 2**31)
-    long, short = random_samples([900, 100])
-    with generator(llama) as engine:
-        with pytest.raises(RuntimeError, match="KV cache of .* is too small"):
-            engine.generate([long])
-        captured = engine.generate([short])
-    assert worst_error(captured, [llama_states(short)]) < BOUND
 
 
 def watch_schedule(monkeypatch, engine, before=lambda step: None) -> list[tuple[int, int]]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.engines import generator, random_samples, worst_error
+from tests.engines import random_samples, worst_error
 
 
-def test_a_sample_the_engine_cannot_run_is_refused_and_the_engine_goes_on(llama, llama_states):
+def test_a_sample_the_engine_cannot_run_is_refused_and_the_engine_goes_on(engine, llama_states):
     (good,) = random_samples([30])
     refused = {
         "sample 1 has 0 tokens": [],
@@ -15,9 +15,7 @@ def test_a_sample_the_engine_cannot_run_is_refused_and_the_engine_goes_on(llama,
         r"sample 1 has a token id outside \[0, 127\]": [5, 128],
         r"sample 1 has a token id outside": [-1, 5],
     }
-    with generator(llama) as engine:
-        for message, bad in refused.items():
-            with pytest.raises(ValueError, match=message):
-                engine.generate([good, bad])
-            captured = engine.generate([good])
-            assert worst_error(captured, [llama_states(good)]) < 1e-5
+    for message, bad in refused.items():
+        with pytest.raises(ValueError, match=message):
+            engine.generate([good, bad])
+        assert worst_error(engine.generate([good]), [llama_states(good)]) < 1e-5

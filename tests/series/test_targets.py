@@ -27,19 +27,22 @@ def test_a_deepseek_shaped_target_is_captured(deepseek, deepseek_states):
     )
 
 
-def test_a_kimi_shaped_target_is_captured(kimi, deepseek_states):
+@pytest.fixture(scope="module")
+def kimi_engine(kimi):
+    with generator(kimi) as made:
+        yield made
+
+
+def test_a_kimi_shaped_target_is_captured(kimi_engine, deepseek_states):
     # Its text model has the weights of the DeepSeek-shaped target.
     samples = random_samples(LENGTHS)
-    with generator(kimi) as engine:
-        captured = engine.generate(samples)
+    captured = kimi_engine.generate(samples)
     assert worst_error(captured, [deepseek_states(sample) for sample in samples]) < BOUND
 
 
-def test_a_kimi_shaped_target_needs_no_image_processing(kimi):
-    # The stand-in for its image processor raises when asked for the size of an image.
-    with generator(kimi) as engine:
-        assert engine.scheduler.max_num_encoder_input_tokens == 0
-        assert len(engine.generate(random_samples([5]))) == 1
+def test_a_kimi_shaped_target_needs_no_image_processing(kimi_engine):
+    # The stand-in for its image processor raises when asked for the size of an image: the engine did start.
+    assert kimi_engine.scheduler.max_num_encoder_input_tokens == 0
 
 
 @pytest.mark.parametrize("shape", ["llama", "deepseek", "kimi"])
