@@ -56,6 +56,10 @@ class StoreReader:
         """The captured samples' ids, in order of units and of their place in them."""
         return list(self._places)
 
+    def ids_of(self, unit: int) -> list[str]:
+        """The captured samples of one unit, in the order of the shard."""
+        return [sample["id"] for sample in read_sidecar(self.folder, unit)["samples"]]
+
     def rows(self, sample: str) -> int:
         """How many tokens a sample has."""
         return self._place(sample).rows
@@ -72,11 +76,9 @@ class StoreReader:
 
     def shards(self) -> Iterator[list[StoredSample]]:
         """The samples of one unit after the other; a unit whose samples were all rejected is left out."""
-        by_unit: dict[int, list[str]] = {}
-        for sample, place in self._places.items():
-            by_unit.setdefault(place.unit, []).append(sample)
-        for unit, samples in by_unit.items():
-            yield self._load(unit, samples)
+        for unit in self.units:
+            if samples := self.ids_of(unit):
+                yield self._load(unit, samples)
 
     def _place(self, sample: str) -> _Place:
         if sample not in self._places:

@@ -80,12 +80,10 @@ def read_sidecar(store: Path, unit: int) -> Sidecar:
         and record.get("unit") == unit
         and all(isinstance(record.get(key), int) for key in _NUMBERS)
         and all(isinstance(record.get(key), list) for key in _LISTS)
-        and all(_is_sample(sample) for sample in record["samples"])
-        and all(
-            isinstance(rejected, dict) and {"id", "line", "reason"} <= rejected.keys()
-            for rejected in record["rejected"]
-        )
-        and (record.get("shard") is not None) == bool(record["samples"])
+        and all(_has(sample, id=str, rows=int, sha256=str) for sample in record["samples"])
+        and all(_has(rejected, id=(str, type(None)), line=int, reason=str) for rejected in record["rejected"])
+        and all(_has(layer, output=int, non_finite=int) for layer in record["layers"])
+        and (not record["samples"] if record.get("shard") is None else _has(record["shard"], bytes=int, sha256=str))
     )
     if not sound:
         raise StoreDamagedError(f"{file} is damaged: not the record of unit {unit}")
@@ -99,18 +97,13 @@ def finished_units(store: Path) -> set[int]:
     return {unit for unit in units if unit is not None and _is_whole(store, unit)}
 
 
-def _is_sample(record: Any) -> bool:
-    return (
-        isinstance(record, dict)
-        and isinstance(record.get("id"), str)
-        and isinstance(record.get("rows"), int)
-        and isinstance(record.get("sha256"), str)
-    )
+def _has(record: Any, **kinds: type | tuple[type, ...]) -> bool:
+    return isinstance(record, dict) and all(isinstance(record.get(key, ...), kind) for key, kind in kinds.items())
 
 
 def _is_whole(store: Path, unit: int) -> bool:
     try:
         shard = read_sidecar(store, unit)["shard"]
         return shard is None or shard_file(store, unit).stat().st_size == shard["bytes"]
-    except (StoreDamagedError, OSError, KeyError, TypeError):
+    except (StoreDamagedError, OSError):
         return False

@@ -81,6 +81,18 @@ class ReferenceModel:
         with _replaced_output(self._layers[-1], last):
             return self._forward([0] * len(last))
 
+    def normed(self, last: torch.Tensor) -> torch.Tensor:
+        """The final norm of given states after the last layer, `[rows, hidden]`: what enters the `lm_head`."""
+        caught: list[torch.Tensor] = []
+        handle = self._model.get_output_embeddings().register_forward_pre_hook(
+            lambda _module, inputs: caught.append(inputs[0][0].cpu())
+        )
+        try:
+            self.logits_from_last(last)
+        finally:
+            handle.remove()
+        return caught[0]
+
     @torch.inference_mode()
     def _forward(self, input_ids: Sequence[int]) -> torch.Tensor:
         batch = torch.tensor([list(input_ids)], device=self._model.get_input_embeddings().weight.device)
