@@ -1,0 +1,1 @@
+"""Benchmarks: a table as output, ratios within one run."""

@@ -139,7 +139,7 @@ def bare_prefill(job: Job) -> Callable[[], None]:
 WAYS: dict[str, Callable[[Job], Callable[[], None]]] = {"extraction": extraction, "bare prefill": bare_prefill}
 
 
-class watch_memory:  # noqa: N801 - used as a context manager
+class watch_memory:
     """Samples the memory of this process and its children; `bytes` is the largest sum seen."""
 
     def __init__(self) -> None:

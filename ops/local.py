@@ -100,6 +100,9 @@ def install_lock(folder: Path, lock: Path, flags: list[str]) -> None:
     """
     _uv(["venv", "--relocatable", "--allow-existing", "--python", sys.executable, str(folder)])
     hashed = ["--require-hashes", "--only-binary", ":all:", *flags]
+    # Compiled once here and not by every process that imports it: where Python may not write bytecode, starting an
+    # engine takes 10 s of compiling, in each of its processes.
+    hashed.append("--compile-bytecode")
     _uv(["pip", "install", "--python", str(folder / "bin" / "python"), *hashed, "--requirement", str(lock)])
 
 

@@ -1,0 +1,1 @@
+"""What happens to the data: the stages, run in a stack's environment."""

@@ -1,0 +1,1 @@
+"""The extract stage: plan, engines, run."""

@@ -62,7 +62,9 @@ def _complete(job: Job, store: Store) -> float | None:
         return run_units(job, store, todo)
     except KeyboardInterrupt:
         done = len(store.finished_units())
-        console.print(f"{done:,} of {len(job.plan.units):,} units are in {store.folder}; the same command goes on there")
+        console.print(
+            f"{done:,} of {len(job.plan.units):,} units are in {store.folder}; the same command goes on there"
+        )
         raise
 
 

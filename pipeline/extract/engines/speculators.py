@@ -75,7 +75,9 @@ def set_environment(options: EngineOptions) -> None:
     # vLLM has no multi-head latent attention on CPUs; DeepSeek's attention is then computed in its plain form.
     os.environ.setdefault("VLLM_MLA_DISABLE", "1")
     if options.tp_size > 1:
-        os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", _shared_out(sorted(os.sched_getaffinity(0)), options.tp_size))
+        os.environ.setdefault(
+            "VLLM_CPU_OMP_THREADS_BIND", _shared_out(sorted(os.sched_getaffinity(0)), options.tp_size)
+        )
 
 
 def _shared_out(cpus: Sequence[int], ranks: int) -> str:

@@ -79,7 +79,8 @@ def test_a_target_that_cannot_be_loaded_is_one_sentence(llama, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("cpus", "ranks", "bound"), [([0, 1], 2, "0|1"), ([0, 1, 4, 5], 2, "0,1|4,5"), ([3], 2, "3|3"), ([0, 1, 2], 2, "0|1")]
+    ("cpus", "ranks", "bound"),
+    [([0, 1], 2, "0|1"), ([0, 1, 4, 5], 2, "0,1|4,5"), ([3], 2, "3|3"), ([0, 1, 2], 2, "0|1")],
 )
 def test_ranks_share_out_the_cpus(cpus, ranks, bound):
     assert _shared_out(cpus, ranks) == bound

@@ -110,7 +110,9 @@ def test_longer_samples_than_the_target_has_positions_are_refused(flags):
         main([*flags, "--max-seq-len", "262145"])
 
 
-@pytest.mark.parametrize(("layers", "complaint"), [("61", "does not exist"), ("2 2", "named twice"), ("9 3", "comes after")])
+@pytest.mark.parametrize(
+    ("layers", "complaint"), [("61", "does not exist"), ("2 2", "named twice"), ("9 3", "comes after")]
+)
 def test_layers_the_target_does_not_have_are_refused(flags, layers, complaint):
     with pytest.raises(SettingsError, match=complaint):
         main([*flags, "--layer-ids", *layers.split()])
