@@ -8,14 +8,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from typing import Any, TextIO
 
-import torch
-
 from pipeline.errors import EngineError
 from pipeline.extract.engines.protocol import Engine, start_engine
 from pipeline.extract.job import Job
 from pipeline.extract.plan import Unit, read_unit
 from pipeline.extract.progress import RunProgress
 from pipeline.extract.quiet import last_line, output_to
+from pipeline.store.content import non_finite_layers
 from pipeline.store.records import CapturedSample, Rejection
 from pipeline.store.writer import Store
 
@@ -69,7 +68,8 @@ def _capture(job: Job, unit: Unit, engine: Engine) -> tuple[list[CapturedSample]
     states = engine.extract([sample.input_ids for sample in samples])
     captured, rejected = list[CapturedSample](), list[Rejection]()
     for ref, sample, state in zip(unit.samples, samples, states, strict=True):
-        if reason := _not_finite(state, job.layer_ids):
+        if broken := non_finite_layers(state):
+            reason = f"non-finite states at layer {', '.join(str(job.layer_ids[at]) for at in broken)}"
             rejected.append(Rejection(sample.id, reason, ref.line))
         else:
             captured.append(CapturedSample(sample.id, sample.input_ids, sample.loss_mask, state))
@@ -82,15 +82,6 @@ def _commit(
     written = store.write_unit(unit, captured, rejected)
     tokens = sum(len(sample.input_ids) for sample in captured)
     progress.unit_done(unit, samples=len(captured), tokens=tokens, written=written)
-
-
-def _not_finite(state: torch.Tensor, layer_ids: tuple[int, ...]) -> str:
-    """Why a sample's states `[rows, layers, hidden]` must not be trained on; empty if they may."""
-    finite = torch.isfinite(state).all(dim=2)
-    if finite.all():
-        return ""
-    row, layer = (~finite).nonzero()[0].tolist()
-    return f"non-finite state at layer {layer_ids[layer]}, token {row}"
 
 
 def _progress(job: Job, store: Store, units: list[Unit], terminal: TextIO) -> RunProgress:

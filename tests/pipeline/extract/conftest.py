@@ -48,7 +48,7 @@ def write_samples(file: Path, samples: Sequence[list[int]]) -> Path:
     return file
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def start_stage(stack_json: Path) -> Callable[..., subprocess.Popen[str]]:
     """Starts `python -m pipeline STAGE` as the leader of a process group, as a terminal does."""
 
@@ -69,7 +69,7 @@ def start_stage(stack_json: Path) -> Callable[..., subprocess.Popen[str]]:
     return start
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def stage(start_stage) -> Callable[..., tuple[int, str, str]]:
     """Runs a stage to its end: exit code, standard output, standard error."""
 
