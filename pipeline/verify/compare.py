@@ -13,7 +13,7 @@ from pipeline.errors import InputError, StoreMismatchError
 from pipeline.extract.digests import model_digest
 from pipeline.store.reader import StoredSample, StoreReader
 from pipeline.verify import bounds
-from pipeline.verify.diagnose import diagnose, scaled
+from pipeline.verify.diagnose import describe_rows, diagnose, scaled
 from pipeline.verify.judge import (
     Fault,
     LayerFigures,
@@ -132,7 +132,7 @@ def _checked(
 
 
 def _diagnosis(reader: StoreReader, samples: list[Checked], faults: list[Fault], model: ReferenceModel) -> str:
-    """The mistake: of all samples together if they share a factor, which shows best over many rows; else the worst's."""
+    """The mistake: of all samples together if they share a factor, which shows best over many rows, or the worst's."""
     layer_ids, limit = reader.manifest["layer_ids"]["output"], row_limit(samples, bounds.OUTLIER)
     together = Checked(
         id="",
@@ -146,7 +146,7 @@ def _diagnosis(reader: StoreReader, samples: list[Checked], faults: list[Fault],
         return f"all samples: {factor}"
     named = next((fault.sample for fault in faults if fault.sample), None)
     worst = next((sample for sample in samples if sample.id == named), max(samples, key=lambda one: len(one.input_ids)))
-    return f"sample {worst.id!r}: " + diagnose(
+    mistake = diagnose(
         worst,
         limit=limit,
         scale_limit=_scale_limit([worst], limit),
@@ -154,6 +154,9 @@ def _diagnosis(reader: StoreReader, samples: list[Checked], faults: list[Fault],
         model=model,
         others=_others(reader, samples, worst, model),
     )
+    if not mistake and named is None:
+        return "all samples are a little wrong, in no known way"
+    return f"sample {worst.id!r}: {mistake or f'{describe_rows(worst, limit)} wrong in no known way'}"
 
 
 def _scale_limit(samples: list[Checked], limit: torch.Tensor) -> float:

@@ -123,7 +123,7 @@ def half_faults(samples: Sequence[Checked], layer_ids: Sequence[int]) -> Iterato
     """Faults of a bfloat16 or float16 store: errors against the noise of the same dtype."""
     noise = _noise_errors(samples)
     assert noise is not None, "a half-precision store without noise"  # noqa: S101 - the caller measures it
-    rows = len(noise)
+    rows, limit = len(noise), row_limit(samples, bounds.OUTLIER)
     median = noise.median(dim=0).values
     for at, figures in enumerate(layer_figures(samples, layer_ids)):
         layer = figures.output
@@ -132,7 +132,8 @@ def half_faults(samples: Sequence[Checked], layer_ids: Sequence[int]) -> Iterato
         allowed = bounds.scale_bound(float(median[at]), rows)
         yield from _beyond("scale's deviation from 1", abs(figures.scale - 1), allowed, None, layer)
         allowed = bounds.OUTLIERS_RATIO * (figures.outliers_noise or 0) + bounds.OUTLIERS_MORE
-        yield from _beyond("number of outlier rows", figures.outliers or 0, allowed, None, layer)
+        most = max(samples, key=lambda one: int((row_errors(one.stored, one.truth)[:, at] > limit[at]).sum()))
+        yield from _beyond("number of outlier rows", figures.outliers or 0, allowed, most.id, layer)
     for sample in samples:
         yield from _sample_faults(sample, layer_ids, median)
     yield from _misplaced_rows(samples)

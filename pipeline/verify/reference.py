@@ -11,6 +11,7 @@ import json
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +70,8 @@ class ReferenceModel:
     def logits_from_last(self, last: torch.Tensor) -> torch.Tensor:
         """What the model predicts from given states after its last layer: its `lm_head(norm(last))`.
 
-        The states take the place of the last layer's output in a forward pass, so that whatever an architecture
-        does between that layer and its logits (scaling, capping) is done by its own code.
+        The model's own code runs with every decoder layer returning these states, so that whatever an architecture does
+        between its last layer and its logits (scaling, capping) is done, and the layers cost nothing.
 
         Args:
             last: `[rows, hidden]`.
@@ -78,7 +79,7 @@ class ReferenceModel:
         Returns:
             `[rows, vocabulary]` in the model's dtype.
         """
-        with _replaced_output(self._layers[-1], last):
+        with _returning(self._layers, last.to(self._model.dtype), in_tuple=self._layers_return_tuples):
             return self._forward([0] * len(last))
 
     def normed(self, last: torch.Tensor) -> torch.Tensor:
@@ -91,7 +92,16 @@ class ReferenceModel:
             self.logits_from_last(last)
         finally:
             handle.remove()
-        return caught[0]
+        return caught[-1]
+
+    @cached_property
+    def _layers_return_tuples(self) -> bool:
+        """Some architectures' layers return `(states,)`, others the states."""
+        seen: list[bool] = []
+        handle = self._layers[0].register_forward_hook(lambda _module, _in, out: seen.append(isinstance(out, tuple)))
+        self._forward([0])
+        handle.remove()
+        return seen[0]
 
     @torch.inference_mode()
     def _forward(self, input_ids: Sequence[int]) -> torch.Tensor:
@@ -184,14 +194,21 @@ def _outputs_of(layers: Sequence[torch.nn.Module]) -> Iterator[dict[int, torch.T
 
 
 @contextmanager
-def _replaced_output(layer: torch.nn.Module, states: torch.Tensor) -> Iterator[None]:
-    def hook(_module: torch.nn.Module, _inputs: Any, output: Any) -> Any:
-        old = output[0] if isinstance(output, tuple) else output
-        new = states.to(device=old.device, dtype=old.dtype).unsqueeze(0)
-        return (new, *output[1:]) if isinstance(output, tuple) else new
+def _returning(layers: Sequence[torch.nn.Module], states: torch.Tensor, *, in_tuple: bool) -> Iterator[None]:
+    """While it is open, layers do nothing and return `[rows, hidden]` states, whatever they are given."""
 
-    handle = layer.register_forward_hook(hook)
+    def forward(hidden_states: torch.Tensor, *_args: Any, **_kwargs: Any) -> Any:
+        batch = states.to(hidden_states.device).unsqueeze(0)
+        return (batch,) if in_tuple else batch
+
+    before = [layer.__dict__.get("forward") for layer in layers]  # accelerate puts its own there
+    for layer in layers:
+        layer.__dict__["forward"] = forward
     try:
         yield
     finally:
-        handle.remove()
+        for layer, own in zip(layers, before, strict=True):
+            if own is None:
+                del layer.__dict__["forward"]
+            else:
+                layer.__dict__["forward"] = own
