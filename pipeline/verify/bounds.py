@@ -44,8 +44,8 @@ factor of 1.01 shows although it is below the noise of its layer."""
 OUTLIER = 6.0
 """a row is an outlier beyond so many times the layer's median noise"""
 
-MATCH = 2.0
-"""and matches a row of the reference within so many times that noise"""
+MATCH = 3.0
+"""and matches a row of the reference within so many times that noise; seen up to 2.7 in nine right rows of ten"""
 
 OUTLIERS_RATIO, OUTLIERS_MORE = 2.0, 5
 """outliers may be so many times those of the noise, plus so many; seen 0 to 1.0 times"""

@@ -64,11 +64,14 @@ def describe_rows(sample: Checked, limit: torch.Tensor) -> str:
 
 
 def places(rows: torch.Tensor, candidate: torch.Tensor, limit: torch.Tensor) -> list[int | None]:
-    """Where in a candidate's truth each row `[n, layers, hidden]` is to be found within the limit; None: nowhere."""
+    """Where in a candidate's truth each row `[n, layers, hidden]` is to be found within the limit; None: nowhere.
+
+    In half of the layers is enough: rounding may have sent a row to other experts in the rest.
+    """
     size = torch.linalg.vector_norm(candidate, dim=-1)
     found: list[int | None] = []
     for row in rows.float():
-        excess = (torch.linalg.vector_norm(candidate - row, dim=-1) / size / limit).amax(dim=1)
+        excess = (torch.linalg.vector_norm(candidate - row, dim=-1) / size / limit).median(dim=1).values
         best = int(excess.nan_to_num(nan=torch.inf).argmin())
         found.append(best if excess[best] <= 1 else None)
     return found
