@@ -63,16 +63,28 @@ def describe_rows(sample: Checked, limit: torch.Tensor) -> str:
     return f"rows {', '.join(spans[:3])}{more} ({len(rows)} of {len(sample.truth)}) are"
 
 
-def places(rows: torch.Tensor, candidate: torch.Tensor, limit: torch.Tensor) -> list[int | None]:
-    """Where in a candidate's truth each row `[n, layers, hidden]` is to be found within the limit; None: nowhere.
+def places(sample: Checked, rows: torch.Tensor, candidate: Checked, limit: torch.Tensor) -> list[int | None]:
+    """Where a sample's rows are to be found in a candidate's truth, other than in their own place.
 
-    In half of the layers is enough: rounding may have sent a row to other experts in the rest.
+    Half of the layers within the limit are enough: in the rest, rounding may have sent the row to other experts.
+
+    Args:
+        sample: whose states are looked at.
+        rows: numbers of some of its rows.
+        candidate: where they are looked for; may be the sample itself.
+        limit: row errors of right states are below it, `[layers]`.
+
+    Returns:
+        A row number of the candidate for every row; None where there is none.
     """
-    size = torch.linalg.vector_norm(candidate, dim=-1)
+    size = torch.linalg.vector_norm(candidate.truth, dim=-1)
     found: list[int | None] = []
-    for row in rows.float():
-        excess = (torch.linalg.vector_norm(candidate - row, dim=-1) / size / limit).median(dim=1).values
-        best = int(excess.nan_to_num(nan=torch.inf).argmin())
+    for row in rows.tolist():
+        distance = torch.linalg.vector_norm(candidate.truth - sample.stored[row].float(), dim=-1)
+        excess = (distance / size / limit).nan_to_num(nan=torch.inf).median(dim=1).values
+        if candidate.id == sample.id:
+            excess[row] = torch.inf
+        best = int(excess.argmin())
         found.append(best if excess[best] <= 1 else None)
     return found
 
@@ -129,7 +141,7 @@ def _other_rows(sample: Checked, limit: torch.Tensor, others: Iterable[Checked])
     if not len(tried):
         return ""
     for candidate in _first(sample, others):
-        found = places(sample.stored[tried], candidate.truth, limit)
+        found = places(sample, tried, candidate, limit)
         shifts = Counter(there - int(row) for row, there in zip(tried, found, strict=True) if there is not None)
         same = candidate.id == sample.id
         if shifts.total() * 2 < len(tried):

@@ -156,7 +156,7 @@ def _misplaced_rows(samples: Sequence[Checked]) -> Iterator[Fault]:
         rows = wrong_rows(sample, outlier)
         found = set[int]()
         for candidate in samples:
-            where = places(sample.stored[rows], candidate.truth, match)
+            where = places(sample, rows, candidate, match)
             found |= {int(row) for row, place in zip(rows, where, strict=True) if place is not None}
         if len(found) > 1:
             yield Fault(f"{len(found)} rows hold the states of other rows", sample.id, None, float(len(found)))
