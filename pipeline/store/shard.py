@@ -11,6 +11,7 @@ import itertools
 import json
 import struct
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
@@ -39,20 +40,24 @@ def write_shard(
     """
     ids = [torch.tensor(sample.input_ids, dtype=torch.int64) for sample in samples]
     masks = [torch.tensor(sample.loss_mask, dtype=torch.uint8) for sample in samples]
-    records = [
-        SampleRecord(
-            id=sample.id,
-            rows=len(sample.input_ids),
-            sha256=content_sha256(sample.hidden_states, tensor_bytes(tokens), tensor_bytes(mask)),
-        )
-        for sample, tokens, mask in zip(samples, ids, masks, strict=True)
-    ]
-    offsets = torch.tensor([0, *itertools.accumulate(record["rows"] for record in records)], dtype=torch.int64)
+    offsets = torch.tensor([0, *itertools.accumulate(len(tokens) for tokens in ids)], dtype=torch.int64)
     states = [sample.hidden_states for sample in samples]
     # widest types first: every tensor starts at a multiple of its item's size, so that it can be mapped
     tensors = {"input_ids": ids, "offsets": [offsets], "hidden_states": states, "loss_mask": masks}
-    written = write_synced(shard_file(store, unit), _safetensors(tensors))
-    return FileRecord(bytes=written.bytes, sha256=written.sha256), records, layer_records(states, layer_ids)
+    # hashing, norms and writing take about as long as each other, and none holds the interpreter's lock
+    with ThreadPoolExecutor(max_workers=2, thread_name_prefix="hash") as pool:
+        hashes = pool.map(_content_sha256, states, ids, masks)
+        layers = pool.submit(layer_records, states, layer_ids)
+        written = write_synced(shard_file(store, unit), _safetensors(tensors))
+    records = [
+        SampleRecord(id=sample.id, rows=len(sample.input_ids), sha256=sha256)
+        for sample, sha256 in zip(samples, hashes, strict=True)
+    ]
+    return FileRecord(bytes=written.bytes, sha256=written.sha256), records, layers.result()
+
+
+def _content_sha256(states: torch.Tensor, ids: torch.Tensor, mask: torch.Tensor) -> str:
+    return content_sha256(states, tensor_bytes(ids), tensor_bytes(mask))
 
 
 def _safetensors(tensors: dict[str, list[torch.Tensor]]) -> Iterator[Buffer]:

@@ -23,8 +23,8 @@ from tests.pipeline.store.fake import captured, identity
 
 UNITS = 30
 KILLS = 20
-LINES = 3500
-"""Some units further, on average: a unit runs through some hundreds of lines, opening a store through as many."""
+LINES = 1200
+"""A unit runs through some hundreds of lines, opening a store through more and more."""
 
 
 def run(folder: Path, report: Path) -> None:
@@ -39,12 +39,12 @@ def run(folder: Path, report: Path) -> None:
         store.finalise([], 3 * UNITS)
 
 
-def run_and_die(folder: Path, report: Path, line: int) -> bool:
-    """Run in a child that is killed at its n-th line; returns whether it was."""
+def run_and_die(folder: Path, report: Path, line: int, start: str) -> bool:
+    """Run in a child that is killed at its n-th line after it first entered a function; returns whether it was."""
     child = os.fork()
     if child == 0:
         try:
-            kill_at(line)
+            kill_at(line, start)
             run(folder, report)
             os._exit(0)
         except BaseException:  # noqa: BLE001 - a child must not go on as a second pytest
@@ -55,15 +55,16 @@ def run_and_die(folder: Path, report: Path, line: int) -> bool:
     return os.WIFSIGNALED(status)
 
 
-def kill_at(line: int) -> None:
-    """SIGKILL this process at the n-th line that it executes in the store's code."""
-    left = line
+def kill_at(line: int, start: str) -> None:
+    """SIGKILL this process at the n-th line that its main thread executes in the store's code after `start` began."""
+    left, started = line, False
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal left
+        nonlocal left, started
         if "/pipeline/store/" not in frame.f_code.co_filename or "tests" in frame.f_code.co_filename:
             return None
-        left -= event == "line"
+        started = started or frame.f_code.co_name == start
+        left -= started and event == "line"
         if left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
         return trace
@@ -79,7 +80,7 @@ def test_killed_at_random_moments_and_resumed_the_store_is_the_same(tmp_path: Pa
     stages = []
     while not is_complete(folder):
         line = rng.randrange(1, LINES) if len(stages) < KILLS else sys.maxsize
-        if run_and_die(folder, report, line):
+        if run_and_die(folder, report, line, rng.choice(["open_for_run", "write_unit", "write_unit"])):
             stages.append(len(finished_units(folder)))
         reported = {int(unit) for unit in report.read_text().splitlines()}
         assert reported <= finished_units(folder), "a unit that was reported as written is gone"
