@@ -34,7 +34,7 @@ def main(argv: list[str]) -> int:
         return 0
     check_usable(job)
     folder = job.settings.output_dir
-    info = {"model_path": str(job.settings.model_path.absolute()), "prepared_data": str(job.settings.prepared_data)}
+    info = {"model_path": str(job.target.folder.absolute()), "prepared_data": str(job.settings.prepared_data)}
     with Store.open_for_run(folder, job.identity(), info) as store:
         rate = _complete(job, store)
         manifest = store.finalise(job.plan.rejected, job.plan.input_samples)

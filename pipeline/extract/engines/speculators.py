@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import time
 from collections.abc import Sequence
 
 import torch
@@ -47,6 +48,8 @@ class SpeculatorsEngine:
             )
         except Exception as error:  # vLLM raises bare Exception, its dependencies anything
             raise EngineError(f"the engine did not start: {_first_line(error)}") from error
+        for queue in self._generator.executor.response_mqs:
+            queue._read_spin_timer = _Nap()
 
     def extract(self, samples: Sequence[Sequence[int]]) -> list[torch.Tensor]:
         """See `Engine.extract`."""
@@ -62,6 +65,20 @@ class SpeculatorsEngine:
             generator.executor.shutdown()
             del generator
             gc.collect()
+
+
+class _Nap:
+    """How to wait for a worker's answer: vLLM's own way keeps a core busy, which on a CPU is one the worker computes on.
+
+    Takes the place of vLLM's `SpinTimer`.
+    """
+
+    def record_activity(self) -> None:
+        """Called when an answer came."""
+
+    def spin(self) -> None:
+        """Called until one comes; a unit takes seconds."""
+        time.sleep(0.002)
 
 
 def set_environment(options: EngineOptions) -> None:
