@@ -233,11 +233,19 @@ def bench_extract(_: Context) -> None:
     stages.bench("bench.extract")
 
 
+@task(name="compare", **STAGE, positional=["one", "two"], help={"one": "a store", "two": "a store of the same samples"})
+def bench_compare(_: Context, one: str, two: str) -> None:
+    """Say how many samples of two stores differ in bits, and by how much."""
+    from ops import stages
+
+    stages.compare(one, two)
+
+
 def commands() -> Collection:
     """All commands, those about one thing in a group of their own."""
     top = Collection(extract, prepare, verify, test, lint, doctor)
     top.add_collection(Collection("patch", patch_status, patch_verify, patch_new, patch_refresh, patch_rebase))
-    top.add_collection(Collection("bench", bench_extract))
+    top.add_collection(Collection("bench", bench_extract, bench_compare))
     top.add_collection(Collection("stack", stack_lock, stack_show, stack_verify, stack_pin_nightly))
     return top
 

@@ -2,11 +2,10 @@
 
     ./eyas bench.extract
 
-*Extraction* is the stage's own path: a unit's tokens read, through the patched generator, its states committed to a
-store. *Bare prefill* is stock vLLM's `LLM` given the same samples with one token to generate. Each has a process of its
-own, loaded and warmed up beforehand; then unit after unit goes through both, one right after the other and the order
-changing every time, so that a machine whose speed drifts slows both. A unit's commit is waited for, though in a real
-run it overlaps with the next unit. Quoted is the ratio of the two speeds, unit by unit.
+*Extraction* is the stage's own path: each unit's tokens read, through the patched generator, its states committed to a
+store while the next one runs. *Bare prefill* is stock vLLM's `LLM` given the same units with one token to generate.
+Each has a process of its own, loaded and warmed up beforehand; then all units go through one and through the other, in
+turns and the order changing every time, so that a machine whose speed drifts slows both. Quoted is the speeds' ratio.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
@@ -42,7 +41,7 @@ def main(argv: list[str]) -> int:
     flags = argparse.ArgumentParser(prog="python -m bench.extract", description=__doc__.split("\n")[0])
     flags.add_argument("--model-path", type=Path, required=True)
     flags.add_argument("--prepared-data", type=Path, required=True)
-    flags.add_argument("--rounds", type=int, default=3, help="times that all units are measured (default: %(default)s)")
+    flags.add_argument("--rounds", type=int, default=5, help="turns of both (default: %(default)s)")
     flags.add_argument("--dtype", default="auto", help="what the target computes in (default: %(default)s)")
     flags.add_argument("--way", choices=sorted(WAYS), help=argparse.SUPPRESS)
     given = flags.parse_args(argv)
@@ -60,21 +59,19 @@ def main(argv: list[str]) -> int:
             serve(WAYS[given.way](job), job, answers)
             return 0
         with started(argv, "extraction") as extraction, started(argv, "bare-prefill") as prefill:
-            pairs = [pair for turn in range(given.rounds) for pair in measure(job, extraction, prefill, turn)]
+            turns = [measure(extraction, prefill, turn) for turn in range(given.rounds)]
             memory = [ask(way, "memory") for way in (extraction, prefill)]
-    show(job, pairs, memory)
+    show(job, turns, memory)
     return 0
 
 
-def measure(job: Job, extraction: Process, prefill: Process, turn: int) -> Iterator[tuple[Unit, float, float]]:
-    """Every unit through both ways: the unit, and the seconds each took."""
-    for unit in job.plan.units:
-        ways = [extraction, prefill] if (unit.index + turn) % 2 else [prefill, extraction]
-        seconds = {}
-        for way in ways:
-            seconds[way.pid] = ask(way, unit.index)
-            time.sleep(REST_SECONDS)
-        yield unit, seconds[extraction.pid], seconds[prefill.pid]
+def measure(extraction: Process, prefill: Process, turn: int) -> tuple[float, float]:
+    """All units through both ways: the seconds each took."""
+    seconds = {}
+    for way in [extraction, prefill] if turn % 2 else [prefill, extraction]:
+        seconds[way.pid] = ask(way, "all")
+        time.sleep(REST_SECONDS)
+    return seconds[extraction.pid], seconds[prefill.pid]
 
 
 Process = subprocess.Popen[str]
@@ -87,7 +84,7 @@ def started(argv: list[str], way: str) -> Iterator[Process]:
     with tempfile.TemporaryFile("w+") as log:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
         try:
-            ask(process, "ready")
+            ask(process, "first")  # returns when all is loaded and warm
             yield process
         except EOFError:
             log.seek(0)
@@ -98,7 +95,7 @@ def started(argv: list[str], way: str) -> Iterator[Process]:
             process.wait(timeout=60)
 
 
-def ask(process: Process, question: str | int) -> float:
+def ask(process: Process, question: str) -> float:
     """A question to a way, and the number it answers.
 
     Raises:
@@ -113,22 +110,22 @@ def ask(process: Process, question: str | int) -> float:
     return float(json.loads(answer))
 
 
-def serve(way: Callable[[Unit], Any], job: Job, answers: TextIO) -> None:
-    """Answer questions until there are no more: the seconds a unit takes, or the bytes of memory at their peak."""
+def serve(way: Callable[[Sequence[Unit]], Any], job: Job, answers: TextIO) -> None:
+    """Answer until there are no more questions: the seconds that units take, or the bytes of memory at their peak."""
     for line in sys.stdin:
         question = json.loads(line)
         if question == "memory":
             answer: float = peak_memory()
         else:
-            unit = job.plan.units[question if isinstance(question, int) else 0]
+            units = job.plan.units if question == "all" else job.plan.units[:1]
             started_at = time.perf_counter()
-            way(unit)
+            way(units)
             answer = time.perf_counter() - started_at
         answers.write(json.dumps(answer) + "\n")
 
 
-def extraction(job: Job) -> Callable[[Unit], Any]:
-    """The stage's path, from a unit's tokens to its shard's fsync."""
+def extraction(job: Job) -> Callable[[Sequence[Unit]], Any]:
+    """The stage's path, from the first unit's tokens to the last shard's fsync."""
     import atexit
 
     from pipeline.extract.engines.protocol import start_engine
@@ -141,10 +138,10 @@ def extraction(job: Job) -> Callable[[Unit], Any]:
     store = Store.open_for_run(job.settings.output_dir, job.identity())
     events = job.settings.output_dir / "events.jsonl"
     progress = RunProgress(sys.stderr, events, samples=job.samples, tokens=job.tokens, done_tokens=0)
-    return lambda unit: extract_units(job, store, [unit], engine, progress)
+    return lambda units: extract_units(job, store, units, engine, progress)
 
 
-def bare_prefill(job: Job) -> Callable[[Unit], Any]:
+def bare_prefill(job: Job) -> Callable[[Sequence[Unit]], Any]:
     """Stock vLLM with the engine settings of the generator, and nothing captured."""
     from pipeline.extract.engines.speculators import set_environment
 
@@ -170,15 +167,19 @@ def bare_prefill(job: Job) -> Callable[[Unit], Any]:
     )
     one_token = SamplingParams(max_tokens=1, temperature=0.0, detokenize=False)
 
-    def prefill(unit: Unit) -> None:
-        samples = read_unit(job.settings.prepared_data, unit)
-        prompts = [TokensPrompt(prompt_token_ids=sample.input_ids) for sample in samples]
-        llm.generate(prompts, one_token, use_tqdm=False)
+    def prefill(units: Sequence[Unit]) -> None:
+        for unit in units:
+            samples = read_unit(job.settings.prepared_data, unit)
+            prompts = [TokensPrompt(prompt_token_ids=sample.input_ids) for sample in samples]
+            llm.generate(prompts, one_token, use_tqdm=False)
 
     return prefill
 
 
-WAYS: dict[str, Callable[[Job], Callable[[Unit], Any]]] = {"extraction": extraction, "bare-prefill": bare_prefill}
+WAYS: dict[str, Callable[[Job], Callable[[Sequence[Unit]], Any]]] = {
+    "extraction": extraction,
+    "bare-prefill": bare_prefill,
+}
 
 
 def peak_memory() -> int:
@@ -192,22 +193,24 @@ def peak_memory() -> int:
     return sum(int(peak[1]) * 1024 for peak in peaks if peak)
 
 
-def show(job: Job, pairs: list[tuple[Unit, float, float]], memory: list[float]) -> None:
+def show(job: Job, turns: list[tuple[float, float]], memory: list[float]) -> None:
     """The table, and the ratio's median, smallest and largest."""
-    table = Table(title=f"{job.tokens:,} tokens in {job.samples} samples, {job.dtype}, {len(job.layer_ids)} layers")
-    for column in ("unit", "tokens", "extraction, tok/s", "bare prefill, tok/s", "ratio"):
+    units = len(job.plan.units)
+    table = Table(title=f"{job.tokens:,} tokens in {units} units, {job.dtype}, {len(job.layer_ids)} layers")
+    for column in ("turn", "extraction, tok/s", "bare prefill, tok/s", "ratio"):
         table.add_column(column, justify="right")
     ratios = []
-    for unit, extracting, bare in pairs:
+    for number, (extracting, bare) in enumerate(turns, start=1):
         ratios.append(bare / extracting)
-        rates = (f"{unit.tokens / seconds:,.0f}" for seconds in (extracting, bare))
-        table.add_row(str(unit.index), f"{unit.tokens:,}", *rates, f"{ratios[-1]:.3f}")
-    whole = sum(bare for *_, bare in pairs) / sum(extracting for _, extracting, _ in pairs)
+        table.add_row(
+            str(number), *(f"{job.tokens / seconds:,.0f}" for seconds in (extracting, bare)), f"{ratios[-1]:.3f}"
+        )
+    whole = sum(bare for _, bare in turns) / sum(extracting for extracting, _ in turns)
     console = Console()
     console.print(table)
     console.print(
         f"extraction over bare prefill: median {statistics.median(ratios):.3f} ({min(ratios):.3f} to "
-        f"{max(ratios):.3f}), all units together {whole:.3f}; memory at its peak {memory[0] / 2**20:,.0f} and "
+        f"{max(ratios):.3f}), all turns together {whole:.3f}; memory at its peak {memory[0] / 2**20:,.0f} and "
         f"{memory[1] / 2**20:,.0f} MiB; {psutil.cpu_count()} cores",
         soft_wrap=True,
     )

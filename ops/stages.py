@@ -62,6 +62,12 @@ def bench(module: str) -> None:
     become([str(environment / "bin" / "python"), "-m", module, *where], offline=True)
 
 
+def compare(one: str, two: str) -> None:
+    """Become the comparison of two stores."""
+    environment = ensure(load(STACKS / EXTRACT))
+    become([str(environment / "bin" / "python"), "-m", "bench.compare", one, two], offline=True)
+
+
 def to_flags(given: dict[str, Any]) -> list[str]:
     """Flags of a stage from those given to a task: only what was given, a list of layers as separate values."""
     flags: list[str] = []

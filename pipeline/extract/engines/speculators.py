@@ -68,9 +68,9 @@ class SpeculatorsEngine:
 
 
 class _Nap:
-    """How to wait for a worker's answer: vLLM's own way keeps a core busy, which on a CPU is one the worker computes on.
+    """How to wait for a worker's answer, in place of vLLM's `SpinTimer`.
 
-    Takes the place of vLLM's `SpinTimer`.
+    That one keeps a core busy, and on a CPU it is one that the worker computes on.
     """
 
     def record_activity(self) -> None:
