@@ -90,14 +90,14 @@ def prepare(
     **STAGE,
     positional=["store"],
     help={
-        "store": "folder of the store; the demo's when not given",
+        "store": "folder of the store, or of a run: runs/demo",
         "reference": "recompute some samples with transformers and compare",
         "samples": "how many samples to recompute",
         "model_path": MODEL_HELP + ", where the store's own is elsewhere",
     },
 )
 def verify(
-    _: Context, store: str = "", reference: bool = False, samples: str | None = None, model_path: str | None = None
+    _: Context, store: str, reference: bool = False, samples: str | None = None, model_path: str | None = None
 ) -> None:
     """Check a store, with --reference its states too."""
     from ops import stages
@@ -235,7 +235,7 @@ def bench_extract(_: Context) -> None:
 
 @task(name="compare", **STAGE, positional=["one", "two"], help={"one": "a store", "two": "a store of the same samples"})
 def bench_compare(_: Context, one: str, two: str) -> None:
-    """Say how many samples of two stores differ in bits, and by how much."""
+    """Compare two stores of the same samples bit by bit."""
     from ops import stages
 
     stages.compare(one, two)

@@ -42,11 +42,11 @@ def verify(store: str, given: dict[str, Any]) -> None:
     """Become the verify stage.
 
     Args:
-        store: the folder to check; empty for the demo's store.
+        store: the folder to check.
         given: see `extract`.
     """
     environment = ensure(load(STACKS / EXTRACT))
-    arguments = [store or str(demo.STORE), *to_flags(given)]
+    arguments = [store, *to_flags(given)]
     become_stage(environment, "verify", arguments, offline=_is_local(given["model_path"]))
 
 

@@ -115,7 +115,7 @@ def test_the_demo_is_used_only_when_nothing_says_which_data(tmp_path: Path, monk
     [
         ("extract", {"--layer-ids": "2 30", "--tp-size": "8", "--dry-run": None, "--over-long": "cut"}),
         ("prepare", {"--input": "a.jsonl", "--model-path": "folder", "--max-seq-len": "512"}),
-        ("verify", {"--samples": "3", "--reference": None}),
+        ("verify", {"runs/demo": None, "--samples": "3", "--reference": None}),
     ],
 )
 def test_a_command_hands_on_exactly_the_flags_it_was_given(
@@ -129,6 +129,22 @@ def test_a_command_hands_on_exactly_the_flags_it_was_given(
     monkeypatch.setattr(stages, command, lambda *given: received.append(given[-1]))
     argv = ["eyas", command, *(part for pair in flags.items() for part in pair if part is not None)]
     Program(namespace=tasks.commands()).run(argv, exit=False)
-    wanted = {name[2:].replace("-", "_"): True if value is None else value for name, value in flags.items()}
+    wanted = {
+        name[2:].replace("-", "_"): True if value is None else value
+        for name, value in flags.items()
+        if name.startswith("--")
+    }
     given = {name: value for name, value in received[0].items() if value not in (None, False)}
     assert given == {name: ["a.jsonl"] if name == "input" else value for name, value in wanted.items()}
+
+
+@pytest.mark.parametrize("argv", [["verify", "runs/demo", "--reference"], ["verify", "--reference", "runs/demo"]])
+def test_the_store_to_verify_is_a_plain_argument(argv: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    import tasks
+    from ops import stages
+    from ops.program import Program
+
+    received: list[str] = []
+    monkeypatch.setattr(stages, "verify", lambda store, given: received.append(store))
+    Program(namespace=tasks.commands()).run(["eyas", *argv], exit=False)
+    assert received == ["runs/demo"]
