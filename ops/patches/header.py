@@ -1,4 +1,4 @@
-"""The header of a patch: DEP-3 fields (https://dep-team.pages.debian.net/deps/dep3/) and our own `X-Eyas-Test`.
+"""The header of a patch: DEP-3 fields (Debian enhancement proposal 3) and our own `X-Eyas-Test`.
 
 `X-Eyas-Test` is the pytest node id, relative to the repository, of the test that fails when the patch is left out.
 """

