@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -25,22 +26,19 @@ def flags(llama, prepared):
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> dict[str, str]:
-    """Digests of runs that nothing interrupted, by dtype."""
-    return {}
+def whole(stage, llama, tmp_path_factory):
+    """The store of a run that nothing interrupted, by dtype; made when first asked for."""
+    folder = tmp_path_factory.mktemp("whole")
+    prepared = write_samples(folder / "tokenized.jsonl", random_samples(LENGTHS))
+    flags = ("--model-path", llama, "--prepared-data", prepared, *SMALL_UNITS)
 
-
-@pytest.fixture
-def digest_of_whole(whole, stage, flags, tmp_path):
-    def digest(dtype: str) -> str:
-        if dtype not in whole:
-            store = tmp_path / f"whole-{dtype}"
-            code, _, errors = stage("extract", *flags, *SMALL_UNITS, "--dtype", dtype, "--output-dir", store)
+    def store(dtype: str) -> Path:
+        if not (folder / dtype).exists():
+            code, _, errors = stage("extract", *flags, "--dtype", dtype, "--output-dir", folder / dtype)
             assert code == 0, errors
-            whole[dtype] = manifest_of(store)["store_digest"]
-        return whole[dtype]
+        return folder / dtype
 
-    return digest
+    return store
 
 
 def test_a_finished_store_has_every_row_and_an_account_that_closes(stage, flags, prepared, tmp_path):
@@ -66,9 +64,8 @@ def test_a_finished_store_has_every_row_and_an_account_that_closes(stage, flags,
     assert "\x1b" not in errors, "a progress line where there is no terminal"
 
 
-def test_a_second_run_says_that_all_is_done_and_starts_no_engine(stage, flags, tmp_path):
-    store = tmp_path / "store"
-    assert stage("extract", *flags, *SMALL_UNITS, "--output-dir", store)[0] == 0
+def test_a_second_run_says_that_all_is_done_and_starts_no_engine(stage, flags, tmp_path, whole):
+    store = shutil.copytree(whole("float32"), tmp_path / "store")
     before = {file: file.read_bytes() for file in (store / "shards").iterdir()}
     log = (store / "logs" / "engine.log").stat().st_size
     code, output, _ = stage("extract", *flags, *SMALL_UNITS, "--output-dir", store)
@@ -79,7 +76,7 @@ def test_a_second_run_says_that_all_is_done_and_starts_no_engine(stage, flags, t
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_ctrl_c_leaves_a_store_that_a_second_run_completes(start_stage, stage, flags, tmp_path, digest_of_whole, dtype):
+def test_ctrl_c_leaves_a_store_that_a_second_run_completes(start_stage, stage, flags, tmp_path, whole, dtype):
     store = tmp_path / "store"
     command = ("extract", *flags, *SMALL_UNITS, "--dtype", dtype, "--output-dir", store)
     process = start_stage(*command)
@@ -91,36 +88,34 @@ def test_ctrl_c_leaves_a_store_that_a_second_run_completes(start_stage, stage, f
     assert left_after_10_s(process.pid) == []
     code, _, errors = stage(*command)
     assert code == 0, errors
-    assert manifest_of(store)["store_digest"] == digest_of_whole(dtype)
+    assert manifest_of(store)["store_digest"] == manifest_of(whole(dtype))["store_digest"]
 
 
-def test_whichever_unit_runs_first_the_store_is_the_same(stage, flags, tmp_path, digest_of_whole):
-    store = tmp_path / "store"
+def test_whichever_unit_runs_first_the_store_is_the_same(stage, flags, tmp_path, whole):
+    store = shutil.copytree(whole("float32"), tmp_path / "store")
     command = ("extract", *flags, *SMALL_UNITS, "--dtype", "float32", "--output-dir", store)
-    assert stage(*command)[0] == 0
     # Units 0 and 2 are lost and done again, after the others and in another process.
     for unit in ("000000", "000002"):
         for file in (store / "shards").glob(f"{unit}.*"):
             file.unlink()
     code, _, errors = stage(*command)
     assert code == 0, errors
-    assert manifest_of(store)["store_digest"] == digest_of_whole("float32")
+    assert manifest_of(store)["store_digest"] == manifest_of(whole("float32"))["store_digest"]
 
 
 @pytest.mark.parametrize("other", [("--batch-size", 1), ("--token-budget", 300), ("--tp-size", 2)], ids=str)
-def test_another_batching_gives_the_same_states_within_1e_5(stage, flags, tmp_path, other):
-    for store, batching in (("one", ()), ("two", other)):
-        command = ("extract", *flags, "--dtype", "float32", "--output-dir", tmp_path / store, *batching)
-        code, _, errors = stage(*command)
-        assert code == 0, errors
-    one, two = StoreReader(tmp_path / "one"), StoreReader(tmp_path / "two")
+def test_another_batching_gives_the_same_states_within_1e_5(stage, flags, tmp_path, whole, other):
+    batching = (*SMALL_UNITS, *other)  # the last one given counts
+    code, _, errors = stage("extract", *flags, "--dtype", "float32", "--output-dir", tmp_path / "store", *batching)
+    assert code == 0, errors
+    one, two = StoreReader(whole("float32")), StoreReader(tmp_path / "store")
     assert set(one.ids()) == set(two.ids())
     for name in one.ids():
         states, again = (torch.as_tensor(reader.sample(name).hidden_states) for reader in (one, two))
         assert (states - again).norm() <= 1e-5 * states.norm()
 
 
-def test_a_killed_worker_is_one_sentence_and_keeps_what_was_done(start_stage, stage, flags, tmp_path, digest_of_whole):
+def test_a_killed_worker_is_one_sentence_and_keeps_what_was_done(start_stage, stage, flags, tmp_path, whole):
     store = tmp_path / "store"
     command = ("extract", *flags, *SMALL_UNITS, "--dtype", "float32", "--output-dir", store)
     process = start_stage(*command)
@@ -133,7 +128,7 @@ def test_a_killed_worker_is_one_sentence_and_keeps_what_was_done(start_stage, st
     assert "Traceback" not in errors
     assert errors.strip().splitlines()[-1].startswith("eyas: the engine failed")
     assert stage(*command)[0] == 0
-    assert manifest_of(store)["store_digest"] == digest_of_whole("float32")
+    assert manifest_of(store)["store_digest"] == manifest_of(whole("float32"))["store_digest"]
 
 
 def test_a_target_that_cannot_be_loaded_names_its_log(stage, flags, tmp_path, llama):
