@@ -48,6 +48,8 @@ class SpeculatorsEngine:
             )
         except Exception as error:  # vLLM raises bare Exception, its dependencies anything
             raise EngineError(f"the engine did not start: {_first_line(error)}") from error
+        # The workers have the cores; what this process computes (stacking, norms) must not spin on them in parallel.
+        torch.set_num_threads(1)
         for queue in self._generator.executor.response_mqs:
             queue._read_spin_timer = _Nap()
 
