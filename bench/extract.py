@@ -137,7 +137,7 @@ def extraction(job: Job) -> Callable[[Sequence[Unit]], Any]:
     atexit.register(engine.close)
     store = Store.open_for_run(job.settings.output_dir, job.identity())
     events = job.settings.output_dir / "events.jsonl"
-    progress = RunProgress(sys.stderr, events, samples=job.samples, tokens=job.tokens, done_tokens=0)
+    progress = RunProgress(sys.stderr, events, tokens=job.tokens, done_tokens=0)
     return lambda units: extract_units(job, store, units, engine, progress)
 
 

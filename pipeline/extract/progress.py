@@ -22,19 +22,17 @@ from rich.table import Table
 class RunProgress:
     """Counts what a run has done; draws it, and appends every unit to `events.jsonl`."""
 
-    def __init__(self, terminal: TextIO, events: Path, *, samples: int, tokens: int, done_tokens: int) -> None:
+    def __init__(self, terminal: TextIO, events: Path, *, tokens: int, done_tokens: int) -> None:
         """Start the clock.
 
         Args:
             terminal: where to draw.
             events: the file of events, one JSON object a line.
-            samples: in the whole plan.
             tokens: in the whole plan.
             done_tokens: of these, finished by earlier runs.
         """
         self.samples = self.tokens = self.bytes = 0
         self._started = time.monotonic()
-        self._total_samples = samples
         console = Console(file=terminal)
         self._bar = Progress(
             TextColumn("{task.description}"),

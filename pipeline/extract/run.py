@@ -87,7 +87,7 @@ def _commit(
 def _progress(job: Job, store: Store, units: list[Unit], terminal: TextIO) -> RunProgress:
     left = sum(unit.tokens for unit in units)
     events = store.folder / EVENTS
-    progress = RunProgress(terminal, events, samples=job.samples, tokens=job.tokens, done_tokens=job.tokens - left)
+    progress = RunProgress(terminal, events, tokens=job.tokens, done_tokens=job.tokens - left)
     progress.event("start", units=len(units), tokens=left, of=job.tokens)
     return progress
 

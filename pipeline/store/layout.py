@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pipeline.errors import NoSpaceError, SettingsError
+from pipeline.files import sync
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -79,7 +80,7 @@ def write_synced(file: Path, pieces: Iterable[Buffer]) -> Written:
                 size += memoryview(piece).nbytes
             os.fsync(stream.fileno())
         temporary.rename(file)
-        sync_folder(file.parent)
+        sync(file.parent)
     except OSError as error:
         temporary.unlink(missing_ok=True)
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
@@ -88,15 +89,6 @@ def write_synced(file: Path, pieces: Iterable[Buffer]) -> Written:
             ) from error
         raise SettingsError(f"cannot write {file}: {error.strerror}") from error
     return Written(size, digest.hexdigest())
-
-
-def sync_folder(folder: Path) -> None:
-    """Make renames in a folder survive a power cut."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _write_all(write: Callable[[memoryview], int | None], piece: Buffer) -> None:
