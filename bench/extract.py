@@ -4,8 +4,10 @@
 
 *Extraction* is the stage's own path: each unit's tokens read, through the patched generator, its states committed to a
 store while the next one runs. *Bare prefill* is stock vLLM's `LLM` given the same units with one token to generate.
-Each has a process of its own, loaded and warmed up beforehand; then all units go through one and through the other, in
-turns and the order changing every time, so that a machine whose speed drifts slows both. Quoted is the speeds' ratio.
+Each has a process of its own, loaded and warmed up beforehand; then every unit goes through one and through the other,
+the order changing every time, so that a machine whose speed drifts slows both. The one that waits is stopped (SIGSTOP),
+since an engine's worker waits by spinning; a commit that overlaps the next unit's forward pass still does. Quoted is the
+speeds' ratio.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
@@ -31,9 +33,6 @@ from rich.table import Table
 from pipeline.extract.job import Job, settle
 from pipeline.extract.plan import Unit, read_unit
 from pipeline.extract.settings import ExtractSettings
-
-# An engine's worker that waits spins for 3 s before it sleeps (vLLM's SpinSleepTimer).
-REST_SECONDS = 4.0
 
 
 def main(argv: list[str]) -> int:
@@ -59,22 +58,38 @@ def main(argv: list[str]) -> int:
             serve(WAYS[given.way](job), job, answers)
             return 0
         with started(argv, "extraction") as extraction, started(argv, "bare-prefill") as prefill:
-            turns = [measure(extraction, prefill, turn) for turn in range(given.rounds)]
+            turns = [measure(job, extraction, prefill, turn) for turn in range(given.rounds)]
             memory = [ask(way, "memory") for way in (extraction, prefill)]
     show(job, turns, memory)
     return 0
 
 
-def measure(extraction: Process, prefill: Process, turn: int) -> tuple[float, float]:
+def measure(job: Job, extraction: Process, prefill: Process, turn: int) -> tuple[float, float]:
     """All units through both ways: the seconds each took."""
-    seconds = {}
-    for way in [extraction, prefill] if turn % 2 else [prefill, extraction]:
-        seconds[way.pid] = ask(way, "all")
-        time.sleep(REST_SECONDS)
+    seconds = {extraction.pid: 0.0, prefill.pid: 0.0}
+    for question in [*range(len(job.plan.units)), "end"]:
+        turn += 1
+        for way in [extraction, prefill] if turn % 2 else [prefill, extraction]:
+            with alone(way, extraction, prefill):
+                seconds[way.pid] += ask(way, question)
     return seconds[extraction.pid], seconds[prefill.pid]
 
 
 Process = subprocess.Popen[str]
+
+
+@contextmanager
+def alone(way: Process, *ways: Process) -> Iterator[None]:
+    """All the others stopped, with their children."""
+    others = [psutil.Process(other.pid) for other in ways if other is not way]
+    stopped = [process for other in others for process in [other, *other.children(recursive=True)]]
+    for process in stopped:
+        process.suspend()
+    try:
+        yield
+    finally:
+        for process in stopped:
+            process.resume()
 
 
 @contextmanager
@@ -84,7 +99,8 @@ def started(argv: list[str], way: str) -> Iterator[Process]:
     with tempfile.TemporaryFile("w+") as log:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
         try:
-            ask(process, "first")  # returns when all is loaded and warm
+            for question in (0, "end"):  # answered when all is loaded and warm
+                ask(process, question)
             yield process
         except EOFError:
             log.seek(0)
@@ -95,7 +111,7 @@ def started(argv: list[str], way: str) -> Iterator[Process]:
             process.wait(timeout=60)
 
 
-def ask(process: Process, question: str) -> float:
+def ask(process: Process, question: int | str) -> float:
     """A question to a way, and the number it answers.
 
     Raises:
@@ -110,21 +126,32 @@ def ask(process: Process, question: str) -> float:
     return float(json.loads(answer))
 
 
-def serve(way: Callable[[Sequence[Unit]], Any], job: Job, answers: TextIO) -> None:
-    """Answer until there are no more questions: the seconds that units take, or the bytes of memory at their peak."""
-    for line in sys.stdin:
-        question = json.loads(line)
-        if question == "memory":
-            answer: float = peak_memory()
-        else:
-            units = job.plan.units if question == "all" else job.plan.units[:1]
+def serve(way: Callable[[Iterable[Unit]], Any], job: Job, answers: TextIO) -> None:
+    """Answer until there are no more questions: a unit's number or "end", with its seconds; "memory", with the peak."""
+    started_at = 0.0
+
+    def answer(number: float) -> None:
+        answers.write(json.dumps(number) + "\n")
+
+    def units_asked_for(question: int | str) -> Iterator[Unit]:
+        nonlocal started_at
+        while isinstance(question, int):
             started_at = time.perf_counter()
-            way(units)
-            answer = time.perf_counter() - started_at
-        answers.write(json.dumps(answer) + "\n")
+            yield job.plan.units[question]
+            answer(time.perf_counter() - started_at)
+            question = next(questions)
+        started_at = time.perf_counter()
+
+    questions = map(json.loads, sys.stdin)
+    for question in questions:
+        if question == "memory":
+            answer(peak_memory())
+        else:
+            way(units_asked_for(question))
+            answer(time.perf_counter() - started_at)
 
 
-def extraction(job: Job) -> Callable[[Sequence[Unit]], Any]:
+def extraction(job: Job) -> Callable[[Iterable[Unit]], Any]:
     """The stage's path, from the first unit's tokens to the last shard's fsync."""
     import atexit
 
@@ -141,7 +168,7 @@ def extraction(job: Job) -> Callable[[Sequence[Unit]], Any]:
     return lambda units: extract_units(job, store, units, engine, progress)
 
 
-def bare_prefill(job: Job) -> Callable[[Sequence[Unit]], Any]:
+def bare_prefill(job: Job) -> Callable[[Iterable[Unit]], Any]:
     """Stock vLLM with the engine settings of the generator, and nothing captured."""
     from pipeline.extract.engines.speculators import set_environment
 
@@ -167,7 +194,7 @@ def bare_prefill(job: Job) -> Callable[[Sequence[Unit]], Any]:
     )
     one_token = SamplingParams(max_tokens=1, temperature=0.0, detokenize=False)
 
-    def prefill(units: Sequence[Unit]) -> None:
+    def prefill(units: Iterable[Unit]) -> None:
         for unit in units:
             samples = read_unit(job.settings.prepared_data, unit)
             prompts = [TokensPrompt(prompt_token_ids=sample.input_ids) for sample in samples]
@@ -176,7 +203,7 @@ def bare_prefill(job: Job) -> Callable[[Sequence[Unit]], Any]:
     return prefill
 
 
-WAYS: dict[str, Callable[[Job], Callable[[Sequence[Unit]], Any]]] = {
+WAYS: dict[str, Callable[[Job], Callable[[Iterable[Unit]], Any]]] = {
     "extraction": extraction,
     "bare-prefill": bare_prefill,
 }
@@ -217,5 +244,5 @@ def show(job: Job, turns: list[tuple[float, float]], memory: list[float]) -> Non
 
 
 if __name__ == "__main__":
-    os.environ |= {"VLLM_LOGGING_LEVEL": "WARNING", "VLLM_SLEEP_WHEN_IDLE": "1"}
+    os.environ["VLLM_LOGGING_LEVEL"] = "WARNING"
     sys.exit(main(sys.argv[1:]))

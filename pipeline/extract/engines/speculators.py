@@ -72,15 +72,24 @@ class SpeculatorsEngine:
 class _Nap:
     """How to wait for a worker's answer, in place of vLLM's `SpinTimer`.
 
-    That one keeps a core busy, and on a CPU it is one that the worker computes on.
+    That one keeps a core busy, and on a CPU it is one that the worker computes on. Naps double up to the longest: quick
+    answers are fetched at once, and during a forward pass, which takes seconds, hardly anything disturbs it.
     """
+
+    SHORTEST = 0.000_2
+    LONGEST = 0.02
+
+    def __init__(self) -> None:
+        self._seconds = self.SHORTEST
 
     def record_activity(self) -> None:
         """Called when an answer came."""
+        self._seconds = self.SHORTEST
 
     def spin(self) -> None:
-        """Called until one comes; a unit takes seconds."""
-        time.sleep(0.002)
+        """Called until one comes."""
+        time.sleep(self._seconds)
+        self._seconds = min(2 * self._seconds, self.LONGEST)
 
 
 def set_environment(options: EngineOptions) -> None:
