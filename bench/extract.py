@@ -6,8 +6,8 @@
 store while the next one runs. *Bare prefill* is stock vLLM's `LLM` given the same units with one token to generate.
 Each has a process of its own, loaded and warmed up beforehand; then every unit goes through one and through the other,
 the order changing every time, so that a machine whose speed drifts slows both. The one that waits is stopped (SIGSTOP),
-since an engine's worker waits by spinning; a commit that overlaps the next unit's forward pass still does. Quoted is the
-speeds' ratio.
+since an engine's worker waits by spinning; a commit that overlaps the next unit's forward pass still does. Quoted is
+the ratio of the speeds.
 """
 
 from __future__ import annotations
