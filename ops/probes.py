@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -58,7 +59,7 @@ def look() -> Machine:
         shm=shutil.disk_usage("/dev/shm").total if Path("/dev/shm").is_dir() else 0,  # noqa: S108 - only looked at
         docker=docker,
         docker_problem=problem,
-        driver=_driver(),
+        driver=driver(),
         container_runtime="nvidia" in runtimes,
         stacks=tuple(sorted(p.parent.name for p in (cache / "envs").glob("*/stack.json") if is_whole(p.parent))),
     )
@@ -78,27 +79,49 @@ def _cpu_flags(cpuinfo: Path) -> frozenset[str]:
 
 def _docker() -> tuple[str, str, list[str]]:
     """The engine's version, why it does not answer, and the names of its runtimes."""
-    import docker
     from docker.errors import DockerException
 
+    from ops.container.engine import connect
+    from ops.container.errors import EngineAccessError
+    from ops.errors import UserError
+
     try:
-        client = docker.from_env(timeout=TIMEOUT)
+        client = connect(TIMEOUT)
         try:
             return str(client.version()["Version"]), "", list(client.info().get("Runtimes", {}))
         finally:
             client.close()
-    except (DockerException, OSError, KeyError) as error:
-        problem = "no permission" if "Permission denied" in str(error) else "no engine answers"
-        return "", problem, []
+    except EngineAccessError:
+        return "", "no permission", []
+    except (UserError, DockerException, OSError, KeyError):
+        return "", "no engine answers", []
 
 
-def _driver() -> str:
+def driver() -> str:
+    """The NVIDIA driver's version; empty without nvidia-smi."""
+    said = _nvidia_smi("--query-gpu=driver_version", "--format=csv,noheader")
+    if said is None:
+        return ""
+    return said.split("\n", 1)[0].strip() or "does not answer"
+
+
+def gpus() -> tuple[str, ...]:
+    """Index and UUID of every GPU, and UUID of every MIG device; empty where none can be used."""
+    found = []
+    for line in (_nvidia_smi("-L") or "").splitlines():
+        name = re.search(r"\(UUID: ((?:GPU|MIG)-[^)\s]+)\)", line)
+        index = re.match(r"GPU (\d+):", line)
+        found += ([index[1]] if index else []) + ([name[1]] if name else [])
+    return tuple(found)
+
+
+def _nvidia_smi(*arguments: str) -> str | None:
+    """What nvidia-smi prints: None where there is none, empty where it fails."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
-        return ""
-    command = [tool, "--query-gpu=driver_version", "--format=csv,noheader"]
+        return None
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+        done = subprocess.run([tool, *arguments], capture_output=True, text=True, timeout=TIMEOUT, check=False)
     except (OSError, subprocess.TimeoutExpired):
-        return "does not answer"
-    return done.stdout.split("\n", 1)[0].strip() or "does not answer"
+        return ""
+    return done.stdout if done.returncode == 0 else ""

@@ -1,4 +1,7 @@
-"""Runs a stage of the pipeline in a stack's environment: the seam between the two halves."""
+"""The seam between the two halves: a call of a stage, and the runtimes that carry it out.
+
+Two runtimes: local, here, in a stack's environment on this machine; and docker, in `ops.container.runtime`.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,65 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from ops.paths import CHECKOUT
+from ops.stack.model import Stack
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageCall:
+    """A stage with its flags, and what it touches; all paths are absolute."""
+
+    stage: str
+    arguments: tuple[str, ...]
+    reads: tuple[Path, ...] = ()
+    """files and folders"""
+    writes: tuple[Path, ...] = ()
+    """folders, made if they are missing"""
+    offline: bool = True
+    """the target is on this machine, so nothing may be looked up on a model hub"""
+    tp_size: int = 1
+    """devices that share the target"""
+
+
+class Runtime(Protocol):
+    """Where stages run."""
+
+    name: str
+
+    def run(self, call: StageCall) -> int:
+        """Run a stage to its end and return its exit code."""
+
+    def finish(self, call: StageCall) -> None:
+        """Run the last stage of a command; this process ends with its exit code."""
+
+
+class LocalRuntime:
+    """Runs stages in the stack's environment on this machine, which is installed first if it is not there."""
+
+    name = "local"
+
+    def __init__(self, stack: Stack) -> None:
+        """Remember the stack; nothing is installed yet."""
+        self._stack = stack
+
+    @property
+    def environment(self) -> Path:
+        """The environment's folder; see `ops.local.ensure` for the errors."""
+        from ops.local import ensure
+
+        return ensure(self._stack)
+
+    def run(self, call: StageCall) -> int:
+        """Run a stage in a child process."""
+        return run_stage(self.environment, call.stage, call.arguments, offline=call.offline)
+
+    def finish(self, call: StageCall) -> None:
+        """Turn this process into the stage."""
+        become_stage(self.environment, call.stage, call.arguments, offline=call.offline)
 
 
 def stage_environment(*, offline: bool) -> dict[str, str]:
