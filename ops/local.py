@@ -7,7 +7,6 @@ sha256, then the patch series, then stack.json, which says what it is.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import platform
 import shutil
@@ -22,7 +21,8 @@ from ops.patches.apply import apply
 from ops.paths import cache_root
 from ops.progress import on_terminal
 from ops.stack.check import check_lock, find_site_packages
-from ops.stack.digest import patch_list, stack_digest
+from ops.stack.digest import stack_digest
+from ops.stack.identity import write_identity
 from ops.stack.model import Stack
 from ops.uv import reason, run_uv
 
@@ -81,14 +81,7 @@ def _install(stack: Stack, accelerator: str, folder: Path) -> None:
     sources = [part for build in stack.accelerator(accelerator).build for part in ("--no-binary", build.name)]
     install_lock(folder, stack.lock(accelerator), ["--no-deps", *sources])
     apply(stack.series, find_site_packages(folder))
-    identity = {
-        "name": stack.name,
-        "accelerator": accelerator,
-        "digest": stack_digest(stack, accelerator),
-        "python": platform.python_version(),
-        "patches": patch_list(stack),
-    }
-    (folder / "stack.json").write_text(json.dumps(identity, indent=2) + "\n", encoding="utf-8")
+    write_identity(stack, accelerator, platform.python_version(), folder)
 
 
 def install_lock(folder: Path, lock: Path, flags: list[str]) -> None:

@@ -16,7 +16,11 @@ from ops.stack.lockfile import read_lock
 from ops.stack.model import STACKS, Accelerator, Stack, load
 from ops.stack.pin import pin_nightly
 
-TOOLS = (("ops/host.in", "ops/host.lock"), ("tests/dev.in", "tests/dev.lock"))
+TOOLS = (
+    ("ops/host.in", "ops/host.lock"),
+    ("ops/image/build.in", "ops/image/build.lock"),
+    ("tests/dev.in", "tests/dev.lock"),
+)
 
 
 def lock(name: str) -> None:
@@ -49,6 +53,8 @@ def _pinned(stack: Stack, part: Accelerator) -> Iterator[tuple[str, str]]:
     yield "digest", stack_digest(stack, part.name)
     yield "python", part.python
     yield "base image", part.base_image or "none: installed in a folder"
+    if part.run_image:
+        yield "run image", part.run_image
     if part.cuda:
         yield "cuda", part.cuda
     if part.vllm:

@@ -66,6 +66,9 @@ class Accelerator:
     installed_gib: int
     """disk space the installed environment takes, GiB"""
     base_image: str = ""
+    """image, by digest, that the environment is installed in"""
+    run_image: str = ""
+    """image, by digest, that it runs in, when that is another one"""
     cuda: str = ""
     vllm: VllmPin | None = None
     build: tuple[SourceBuild, ...] = field(default=())

@@ -1,0 +1,48 @@
+"""What `./eyas build` and `./eyas smoke` do with their flags."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ops.image.build import Request, build, image_digest, secrets_of
+from ops.image.check import smoke
+from ops.image.reproducible import check
+from ops.probes import look
+
+
+def request_for(given: dict[str, Any]) -> Request:
+    """What the flags ask for; without --accelerator, CUDA where there is a GPU."""
+    accelerator = given["accelerator"]
+    if not accelerator:
+        driver = look().driver
+        accelerator = "cuda" if driver else "cpu"
+        print(f"eyas: for {accelerator}: {f'NVIDIA driver {driver}' if driver else 'no GPU here'}", flush=True)
+    return Request(
+        stack=given["stack"],
+        accelerator=accelerator,
+        base_image=given["base_image"],
+        run_image=given["run_image"],
+        only=tuple(given["only"].split()),
+        source_builds="skip" if given["skip_source_builds"] else "",
+        max_jobs=int(given["max_jobs"]),
+        cuda_archs=given["cuda_archs"],
+        no_cache=given["no_cache"],
+        network=given["network"],
+        apt_snapshot=given["apt_snapshot"],
+        secrets=secrets_of(given["ca"], given["uv_config"]),
+    )
+
+
+def run_build(given: dict[str, Any]) -> None:
+    """Build the image, or with --check-reproducible two and compare."""
+    request = request_for(given)
+    if given["check_reproducible"]:
+        print(f"reproducible: two builds, one manifest {check(request)}")
+        return
+    name = build(request)
+    print(f"{name} {image_digest(name)}")
+
+
+def run_smoke(given: dict[str, Any]) -> None:
+    """Check the image."""
+    smoke(request_for(given))
