@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from ops import suite
+from ops.beside import Command
 from ops.counts import Counts, judge, read_report
+from ops.linters import Linter
 
 TESTS = """
 import pytest
@@ -48,6 +51,12 @@ def test_all_tests_skipped_are_a_failure(tmp_path: Path) -> None:
     assert judge(*run(tmp_path, text)) == Counts(failed=1, skipped=1)
 
 
+def test_all_tests_skipped_are_right_only_where_they_may_be_and_nothing_broke() -> None:
+    assert judge(Counts(skipped=2), 0, may_be_skipped=True) == Counts(skipped=2)
+    assert judge(Counts(skipped=2), 1, may_be_skipped=True) == Counts(failed=1, skipped=2)
+    assert judge(Counts(), 5, may_be_skipped=True) == Counts(failed=1)
+
+
 def test_a_keyword_may_leave_a_part_empty(tmp_path: Path) -> None:
     assert judge(*run(tmp_path, TESTS, "-k", "nothing_like_it"), may_be_empty=True) == Counts()
 
@@ -66,6 +75,54 @@ def test_a_breakdown_after_tests_that_passed_is_a_failure() -> None:
 )
 def test_the_last_line_has_a_fixed_form(counts: Counts, text: str) -> None:
     assert str(counts) == text
+
+
+SKIPPED = "import pytest\ndef test_needs_an_engine(): pytest.skip('no engine')\n"
+
+
+def part(folder: Path, name: str, text: str, *, needs_engine: bool = False) -> suite.Part:
+    (folder / f"test_{name}.py").write_text(text, encoding="utf-8")
+    python = Command([sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-c", "/dev/null", "-ra"], {})
+    return suite.Part((str(folder / f"test_{name}.py"),), lambda: python, needs_engine)
+
+
+@pytest.mark.parametrize(("ci", "counts"), [("", Counts(skipped=1)), ("1", Counts(failed=1, skipped=1))])
+def test_without_an_engine_its_tests_are_skipped_aloud_and_fail_in_ci(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], ci: str, counts: Counts
+) -> None:
+    monkeypatch.setenv("EYAS_CI", ci)
+    needing = part(tmp_path, "it", SKIPPED, needs_engine=True)
+    assert suite._run_parts({needing: needing.paths}, "") == counts
+    out = capfd.readouterr().out
+    assert "no engine" in out
+    assert f"{needing}: 1 skipped" in out
+
+
+def test_a_part_that_needs_no_engine_may_not_be_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("EYAS_CI", raising=False)
+    other = part(tmp_path, "it", SKIPPED)
+    assert suite._run_parts({other: other.paths}, "") == Counts(failed=1, skipped=1)
+
+
+def test_parts_side_by_side_are_all_counted_and_each_is_printed_whole(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    one = part(tmp_path, "one", TESTS)
+    two = part(tmp_path, "two", "def test_two(): pass\n")
+    assert suite._run_parts({one: one.paths, two: two.paths}, "") == Counts(passed=3, failed=2, skipped=1)
+    out = capfd.readouterr().out
+    for each in (one, two):
+        (printed,) = [text for text in out.split("\n== ") if text.startswith(str(each))]
+        assert printed.count("test session starts") == 1
+
+
+@pytest.mark.parametrize(("ci", "counts"), [("", Counts(skipped=1)), ("1", Counts(failed=1))])
+def test_a_linter_that_cannot_run_says_so_and_fails_in_ci(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ci: str, counts: Counts
+) -> None:
+    monkeypatch.setenv("EYAS_CI", ci)
+    assert suite._run_linter(Linter("compose", ["false"], missing="no docker command here")) == counts
+    assert "no docker command here" in capsys.readouterr().out
 
 
 def test_what_is_in_no_part_is_a_failure() -> None:

