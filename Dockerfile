@@ -20,7 +20,8 @@ RUN --mount=type=secret,id=ca \
 FROM build-os AS tools
 RUN --mount=type=secret,id=ca --mount=type=secret,id=uv \
     --mount=type=cache,target=/root/.cache/pip \
-    --mount=type=bind,source=ops/image,target=/build \
+    --mount=type=bind,source=ops/image/with-secrets.sh,target=/build/with-secrets.sh \
+    --mount=type=bind,source=ops/image/build.lock,target=/build/build.lock \
     python3 -m venv /opt/tools \
     && sh /build/with-secrets.sh /opt/tools/bin/pip --disable-pip-version-check install --quiet --no-deps \
         --require-hashes --only-binary :all: --requirement /build/build.lock
@@ -33,14 +34,13 @@ ARG ACCELERATOR=cuda
 # names of the lock's source packages, and of the only packages to install (all when empty: a light image for tests)
 ARG SOURCE_PACKAGES=flash-attn
 ARG ONLY=
+COPY stacks/${STACK}/${ACCELERATOR}.lock /stack.lock
 ENV UV_CACHE_DIR=/root/.cache/uv UV_PYTHON_DOWNLOADS=never UV_LINK_MODE=copy PYTHONHASHSEED=0
 RUN --mount=type=secret,id=ca --mount=type=secret,id=uv \
     --mount=type=cache,target=/root/.cache/uv \
     --mount=type=bind,source=ops/image/with-secrets.sh,target=/build/with-secrets.sh \
     --mount=type=bind,source=ops/image/select_lock.py,target=/build/select_lock.py \
-    --mount=type=bind,source=stacks,target=/build/stacks \
-    lock=/build/stacks/${STACK}/${ACCELERATOR}.lock \
-    && python3 /build/select_lock.py "${lock}" --only "${ONLY}" --without "${SOURCE_PACKAGES}" > /tmp/wheels.lock \
+    python3 /build/select_lock.py /stack.lock --only "${ONLY}" --without "${SOURCE_PACKAGES}" > /tmp/wheels.lock \
     && /opt/tools/bin/uv venv --quiet --python /usr/bin/python3 /opt/eyas/env \
     && sh /build/with-secrets.sh /opt/tools/bin/uv pip install --quiet --python /opt/eyas/env/bin/python --no-deps \
         --require-hashes --only-binary :all: --requirement /tmp/wheels.lock \
@@ -56,10 +56,11 @@ ARG CUDA_ARCHS=90;100;120
 ARG SOURCE_BUILD_ENVIRONMENT=FLASH_ATTENTION_FORCE_BUILD=TRUE
 RUN --mount=type=secret,id=ca --mount=type=secret,id=uv \
     --mount=type=cache,target=/root/.cache/uv \
-    --mount=type=bind,source=ops/image,target=/build \
-    --mount=type=bind,source=stacks,target=/stacks \
+    --mount=type=bind,source=ops/image/with-secrets.sh,target=/build/with-secrets.sh \
+    --mount=type=bind,source=ops/image/select_lock.py,target=/build/select_lock.py \
+    --mount=type=bind,source=ops/image/delta.sh,target=/build/delta.sh \
     touch /marker \
-    && python3 /build/select_lock.py "/stacks/${STACK}/${ACCELERATOR}.lock" --only "${SOURCE_PACKAGES}" > /tmp/source.lock \
+    && python3 /build/select_lock.py /stack.lock --only "${SOURCE_PACKAGES}" > /tmp/source.lock \
     && export MAX_JOBS FLASH_ATTN_CUDA_ARCHS="${CUDA_ARCHS}" ${SOURCE_BUILD_ENVIRONMENT} \
     && sh /build/with-secrets.sh /opt/tools/bin/uv pip install --python /opt/eyas/env/bin/python --no-deps \
         --no-build-isolation --require-hashes --no-binary :all: --requirement /tmp/source.lock \

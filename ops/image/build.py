@@ -21,6 +21,9 @@ from ops.stack.model import Stack, load
 EPOCH = "315532800"
 """1980-01-01, the earliest that ZIP knows. Not the commit's time: a layer whose content stays keeps its digest."""
 
+EXACT = "rewrite-timestamp=true,compression=uncompressed"
+"""of an output that is the same each time; compressing some 8 GiB would take longer than installing them"""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
@@ -150,7 +153,7 @@ def build(request: Request, output: str = "", *, quiet: bool = False) -> str:
         EngineError: no engine (exit codes 50, 51).
     """
     name = image_name(request.stack, request.accelerator)
-    store = f"type=image,name={name},rewrite-timestamp=true" if has_image_store() else f"type=docker,name={name}"
+    store = f"type=image,name={name},{EXACT}" if has_image_store() else f"type=docker,name={name}"
     line = command(request, output or store)
     said = subprocess.PIPE if quiet else None
     environment = os.environ | {"SOURCE_DATE_EPOCH": EPOCH}

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ops.image import oci
-from ops.image.build import Request, build, has_image_store, revision
+from ops.image.build import EXACT, Request, build, has_image_store, revision
 from ops.image.errors import BuildError
 from ops.paths import CHECKOUT
 
@@ -47,5 +47,5 @@ def _build(request: Request, folder: Path) -> oci.Image:
 
 
 def oci_output(path: Path) -> str:
-    """The --output for an image that is the same each time. Uncompressed, since gzip would take minutes."""
-    return f"type=oci,dest={path},rewrite-timestamp=true,compression=uncompressed,force-compression=true"
+    """The --output for an image in a file, with the digest that the same image has in the engine."""
+    return f"type=oci,dest={path},{EXACT}"

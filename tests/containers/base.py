@@ -28,7 +28,8 @@ def ensure_base(client: docker.DockerClient, tools: list[str], folder: Path) -> 
         client.images.get(name)
     except ImageNotFound:
         tar = folder / "base.tar"
-        command = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(PACKAGES)}", codename(), str(tar)]
+        include = f"--include={','.join(PACKAGES)}"
+        command = ["mmdebstrap", "--quiet", "--variant=minbase", include, codename(), str(tar)]
         subprocess.run(command, check=True, env=os.environ | {"SOURCE_DATE_EPOCH": "315532800"})
         subprocess.run([*tools, "import", str(tar), name], check=True, capture_output=True)
         tar.unlink()
