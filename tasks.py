@@ -182,7 +182,7 @@ IMAGE_HELP = {
     "only": "install these packages alone: a light image, for tests of the build",
     "no_cache": "build every layer again",
     "network": "host: the build's downloads go through the host's own network",
-    "apt_snapshot": "moment of the operating system's packages, as 20260901T000000Z",
+    "apt_snapshot": "moment of the operating system's packages, as 20261101T000000Z, instead of stack.toml's; or none",
     "ca": "certificates to trust in downloads; SSL_CERT_FILE's when not given",
     "uv_config": "a uv.toml that names a mirror of the package index",
     "stack": STACK_HELP,

@@ -45,6 +45,7 @@ class Request:
     network: str = ""
     """host: what the build downloads goes through the host's own network"""
     apt_snapshot: str = ""
+    """in place of the stack's own; none: whatever the archive has now"""
     secrets: Mapping[str, Path] = field(default_factory=dict)
     """ca, uv: files"""
     checkout: Path = CHECKOUT
@@ -78,7 +79,7 @@ def arguments(request: Request) -> dict[str, str]:
         "CUDA_ARCHS": request.cuda_archs,
         "ONLY": " ".join(request.only),
         "PATCHES": stack.patches,
-        "APT_SNAPSHOT": request.apt_snapshot,
+        "APT_SNAPSHOT": "" if request.apt_snapshot == "none" else request.apt_snapshot or part.apt_snapshot,
         **identity(stack, part.name, request.checkout),
         "SOURCE_DATE_EPOCH": EPOCH,
     }

@@ -69,6 +69,8 @@ class Accelerator:
     """image, by digest, that the environment is installed in"""
     run_image: str = ""
     """image, by digest, that it runs in, when that is another one"""
+    apt_snapshot: str = ""
+    """moment of the archive that the image's Debian or Ubuntu packages come from"""
     cuda: str = ""
     vllm: VllmPin | None = None
     build: tuple[SourceBuild, ...] = field(default=())
