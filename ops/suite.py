@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -78,6 +79,10 @@ def test(only: Sequence[str], keyword: str) -> None:
         only: paths of tests, in the checkout; lint and the other tests are then left out.
         keyword: pytest's -k; lint is then left out, and a part may have no test that fits.
     """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # So it is where a script starts this with &, and so it would stay in everything started from here: in the
+        # stages too, which tests interrupt with it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     total = Counts() if only or keyword else _run_linters()
     chosen = {part: [path for path in only if path.startswith(part.paths)] if only else part.paths for part in PARTS}
     total += _run_parts({part: paths for part, paths in chosen.items() if paths}, keyword)
@@ -142,7 +147,7 @@ def _live(commands: Mapping[Part, Command], folder: Path) -> Iterator[tuple[Part
 
 
 def _side_by_side(commands: Mapping[Part, Command], folder: Path) -> Iterator[tuple[Part, int]]:
-    """Parts wait for engines to start more than they compute: together they take less time than one after another."""
+    """Parts at the same time: starting engines, which takes most of it, keeps little more than one core busy."""
     print(f"\nside by side, each printed when it ends: {' | '.join(map(str, commands))}", flush=True)
     named = {str(part): part for part in commands}
     for name, code, output in run_beside({str(p): c for p, c in commands.items()}, folder, CHECKOUT):

@@ -130,3 +130,18 @@ def test_what_is_in_no_part_is_a_failure() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stdout.splitlines()[-1] == "0 passed, 1 failed"
+
+
+def test_what_tests_interrupt_can_be_interrupted_where_the_suite_runs_in_the_background(tmp_path: Path) -> None:
+    # A shell without job control has SIGINT ignored in what it starts with &.
+    text = "import signal\ndef test_it(): assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN\n"
+    (tmp_path / "test_it.py").write_text(text, encoding="utf-8")
+    script = (
+        "import signal, sys; from ops import suite; from ops.beside import Command\n"
+        "pytest = Command([sys.executable, '-m', 'pytest', '-q', '-c', '/dev/null', '-p', 'no:cacheprovider'], {})\n"
+        "suite.PARTS = (suite.Part((sys.argv[1],), lambda: pytest),)\n"
+        "suite.test([sys.argv[1]], '')"
+    )
+    line = f'{sys.executable} -c "$0" {tmp_path / "test_it.py"} & wait $!'
+    done = subprocess.run(["sh", "-c", line, script], capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[-1] == "1 passed, 0 failed", done.stdout + done.stderr
