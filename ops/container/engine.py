@@ -56,7 +56,11 @@ def _address() -> dict[str, Any]:
     name = os.environ.get("DOCKER_CONTEXT")
     context = ContextAPI.get_context(name)
     if context is None:
-        raise NoEngineError(f"there is no docker context {name or 'of the name set'}: see docker context ls")
+        # docker-py looks for contexts only where a configuration file is, which this command writes.
+        raise NoEngineError(
+            f"no docker context {name or 'of the name that is set'} is found: see docker context ls, then "
+            "docker context use NAME"
+        )
     if context.name == "default" or not context.Host:
         return {}
     return {"base_url": context.Host, "tls": context.TLSConfig or False}

@@ -41,6 +41,9 @@ def same_path(reads: Iterable[Path], writes: Iterable[Path]) -> list[Mount]:
     """
     written = set(writes)
     wanted = dict.fromkeys(written, False)
+    reads = list(reads)
+    for path in (*reads, *written):
+        _check_place(path)  # before its links are looked for: it might be everything
     for path in reads:
         for needed in (path, *_link_targets(path)):
             wanted.setdefault(needed, True)

@@ -6,12 +6,15 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ops import demo, stages
 from ops.paths import CHECKOUT
-from ops.stage import stage_environment, wait_for
+from ops.stage import StageCall, stage_environment, wait_for
 from ops.stages import to_flags
 
 WAIT = """
@@ -81,33 +84,106 @@ def test_an_interrupted_stage_is_given_time_to_finish(name: str) -> None:
     assert process.wait(timeout=30) == 130
 
 
-def test_the_demo_is_used_only_when_nothing_says_which_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ops import demo, stages
+class Recorder:
+    """A runtime that writes down what it is asked to run."""
 
-    monkeypatch.setattr(stages, "load", lambda _: None)
-    monkeypatch.setattr(stages, "ensure", lambda _: tmp_path)
-    monkeypatch.setattr(demo, "prepare", lambda *_: tmp_path / "tokenized.jsonl")
-    monkeypatch.setattr(demo, "ensure_target", lambda _: tmp_path / "target")
-    ran: list[list[str]] = []
+    name = "local"
 
-    class Became(Exception):
-        pass
+    def __init__(self, *_: object) -> None:
+        self.calls: list[StageCall] = []
 
-    def become(_: Path, stage: str, arguments: list[str], *, offline: bool = True) -> None:
-        ran.append([stage, *arguments, f"offline={offline}"])
-        raise Became
+    def run(self, call: StageCall) -> int:
+        self.calls.append(call)
+        return 0
 
-    monkeypatch.setattr(stages, "become_stage", become)
-    nothing = dict.fromkeys(["model_path", "prepared_data", "output_dir", "dtype"])
-    for given in (nothing | {"dtype": "float32"}, nothing | {"model_path": "owner/name", "prepared_data": "p.jsonl"}):
-        with pytest.raises(Became):
-            stages.extract(given)
-    store = str(CHECKOUT / "runs" / "demo" / "store")
-    assert ran[0] == [
-        *("extract", "--model-path", str(tmp_path / "target"), "--prepared-data", str(tmp_path / "tokenized.jsonl")),
-        *("--output-dir", store, "--dtype=float32", "offline=True"),
-    ]
-    assert ran[1] == ["extract", "--model-path=owner/name", "--prepared-data=p.jsonl", "offline=False"]
+    def finish(self, call: StageCall) -> None:
+        self.calls.append(call)
+
+    def show(self, call: StageCall) -> None:
+        self.calls.append(replace(call, stage="shown"))
+
+
+@pytest.fixture
+def recorder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Recorder:
+    made = Recorder()
+    monkeypatch.setattr(stages, "choose", lambda *_: made)
+    monkeypatch.setattr(demo, "target_folder", lambda: tmp_path / "target")
+    (tmp_path / "target").mkdir()
+    return made
+
+
+NOTHING: dict[str, Any] = dict.fromkeys(["model_path", "prepared_data", "output_dir", "dtype", "tp_size", "input"])
+NOTHING |= {"dry_run": False, "runtime": None, "gpus": None}
+STORE = CHECKOUT / "runs" / "demo" / "store"
+
+
+def test_with_no_flags_about_data_the_demo_is_prepared_and_then_extracted(recorder: Recorder, tmp_path: Path) -> None:
+    stages.extract(NOTHING | {"dtype": "float32"})
+    prepared, extracted = recorder.calls
+    data, target = STORE.parent / "tokenized.jsonl", tmp_path / "target"
+    assert (prepared.stage, prepared.reads, prepared.writes) == (
+        "prepare",
+        (CHECKOUT / "examples" / "conversations.jsonl", target),
+        (STORE.parent,),
+    )
+    assert extracted.arguments == (
+        *("--model-path", str(target), "--prepared-data", str(data), "--output-dir", str(STORE), "--dtype=float32"),
+    )
+    assert (extracted.reads[:2], extracted.writes, extracted.offline) == ((target, data), (STORE,), True)
+
+
+def test_own_data_reaches_the_stage_by_absolute_paths(
+    recorder: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("tokenized.jsonl", "tokenized.header.json"):
+        (tmp_path / name).touch()
+    own = {"model_path": "target", "prepared_data": "./tokenized.jsonl", "output_dir": "a/../out", "tp_size": "8"}
+    stages.extract(NOTHING | own)
+    (call,) = recorder.calls
+    assert call.arguments == (
+        f"--model-path={tmp_path}/target",
+        f"--prepared-data={tmp_path}/tokenized.jsonl",
+        f"--output-dir={tmp_path}/out",
+        "--tp-size=8",
+    )
+    assert call.reads == tuple(tmp_path / name for name in ("target", "tokenized.jsonl", "tokenized.header.json"))
+    assert (call.writes, call.offline, call.tp_size) == ((tmp_path / "out",), True, 8)
+
+
+def test_a_hub_name_stays_one_and_may_be_looked_up(recorder: Recorder, tmp_path: Path) -> None:
+    stages.extract(NOTHING | {"model_path": "owner/name", "prepared_data": "/p.jsonl"})
+    (call,) = recorder.calls
+    assert call.arguments == ("--model-path=owner/name", "--prepared-data=/p.jsonl")
+    assert (call.reads, call.offline) == ((Path("/p.jsonl"),), False)
+
+
+def test_a_dry_run_in_containers_runs_nothing_and_shows_the_real_command(recorder: Recorder) -> None:
+    stages.extract(NOTHING | {"dry_run": True})
+    assert [call.stage for call in recorder.calls] == ["shown"]
+    assert "--dry-run" not in recorder.calls[0].arguments
+
+
+def test_a_dry_run_in_the_local_runtime_is_the_stages_own(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stages, "LocalRuntime", Recorder)
+    stages.extract(NOTHING | {"dry_run": True})
+    assert [call.stage for call in recorder.calls] == ["prepare", "extract"]
+    assert recorder.calls[1].arguments[-1] == "--dry-run"
+
+
+def test_recomputing_in_a_container_shows_it_the_target_that_the_store_names(
+    recorder: Recorder, tmp_path: Path
+) -> None:
+    store = tmp_path / "run" / "store"
+    store.mkdir(parents=True)
+    (store / "manifest.json").write_text('{"info": {"model_path": "/models/kimi"}}', encoding="utf-8")
+    asked = NOTHING | {"reference": True, "samples": None}
+    for folder in (store, store.parent):
+        stages.verify(str(folder), asked)
+        assert recorder.calls[-1].reads == (folder, Path("/models/kimi"))
+    stages.verify(str(store), asked | {"reference": False})
+    assert recorder.calls[-1].reads == (store,)
+    assert recorder.calls[-1].writes == ()
 
 
 @pytest.mark.parametrize(
