@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 from dataclasses import replace
+from threading import Thread
 from typing import Any
 
 from ops.container import mounts
@@ -11,9 +14,9 @@ from ops.container.assemble import assemble, folders, say, this_host
 from ops.container.choice import choose
 from ops.container.commandline import docker_run
 from ops.container.engine import any_cli, connect
-from ops.container.output import Follower
 from ops.container.owner import CHECKOUT_LABEL, GRACE, LABEL, end, is_gone
 from ops.container.runtime import DockerRuntime
+from ops.container.session import LAST_OUTPUT
 from ops.paths import CHECKOUT
 from ops.stack.model import Stack
 from ops.stage import StageCall
@@ -38,12 +41,17 @@ def shell(stack: Stack, call: StageCall, gpus: str | None) -> None:
     spec = assemble(call, image, runtime.gpus, host)
     mounts.check(spec.mounts)
     # A terminal's keys, sizes and modes are the docker command's own craft.
-    line = docker_run(replace(spec, command=(), entrypoint="bash", interactive=True), any_cli())
+    tty = spec.tty and os.isatty(0)
+    line = docker_run(replace(spec, command=(), entrypoint="bash", interactive=True, tty=tty), any_cli())
     os.execv(line[0], line)  # noqa: S606 - no shell is wanted
 
 
 def logs(*, follow: bool) -> None:
-    """Print what the newest container of this checkout has printed; the stage's own log lies in its store."""
+    """Print what the newest container of this checkout has printed; the stage's own log lies in its store.
+
+    Args:
+        follow: go on until the container ends.
+    """
     client = connect()
     found = _containers(client)
     if not found:
@@ -51,9 +59,21 @@ def logs(*, follow: bool) -> None:
         return
     newest = found[0]
     say(f"container {newest.name}, {newest.status}")
-    tty = bool(newest.attrs["Config"]["Tty"])
-    follower = Follower(client.api, newest.id, tty=tty, broken=lambda: None, earlier=True, later=follow)
-    follower.finish(None)
+    printer = Thread(target=_print_log, args=(newest, follow), daemon=True)
+    printer.start()
+    if follow:
+        # A log that is followed may not end with its container.
+        newest.wait(timeout=None)
+    printer.join(LAST_OUTPUT if follow else None)
+
+
+def _print_log(container: Any, follow: bool) -> None:
+    from docker.errors import APIError
+
+    with contextlib.suppress(APIError):  # removed by its task at this moment
+        for chunk in container.logs(stream=True, follow=follow):
+            sys.stdout.buffer.write(chunk)
+            sys.stdout.buffer.flush()
 
 
 def stop() -> None:

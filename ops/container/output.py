@@ -15,35 +15,23 @@ class Follower:
     followed.
     """
 
-    def __init__(  # noqa: PLR0913 - each is said by one of the two users
-        self,
-        api: Any,
-        container: str,
-        *,
-        tty: bool,
-        broken: Callable[[], None],
-        earlier: bool = False,
-        later: bool = True,
-    ) -> None:
+    def __init__(self, api: Any, container: str, *, tty: bool, broken: Callable[[], None]) -> None:
         """Attach.
 
         Args:
             api: docker-py's low-level client.
-            container: the container's id, created and not started: what it prints first would be lost otherwise.
+            container: created and not started: what is printed before this would be lost.
             tty: whether it has a terminal.
             broken: called when nobody reads our output any more.
-            earlier: also what it has printed until now.
-            later: also what it is going to print.
         """
-        parts = {"stdout": 1, "stderr": 1, "logs": int(earlier), "stream": int(later)}
-        self._socket = api.attach_socket(container, params=parts)
+        self._socket = api.attach_socket(container, params={"stdout": 1, "stderr": 1, "stream": 1})
         self._tty = tty
         self._broken = broken
         self._thread = Thread(target=self._copy, daemon=True)
         self._thread.start()
 
-    def finish(self, seconds: float | None) -> None:
-        """Wait for what is still on its way, at most so long; to its end with None."""
+    def finish(self, seconds: float) -> None:
+        """Wait for what is still on its way, at most so long."""
         self._thread.join(seconds)
         if not self._thread.is_alive():
             self._socket.close()

@@ -132,7 +132,7 @@ def _json(words: list[str]) -> str:
 def _root() -> bytes:
     """A root file system, as a tar file: a shell, a few tools and the libraries that they are linked with."""
     root = io.BytesIO()
-    tools = [Path("/bin", name).resolve() for name in ("dash", "sleep", "cat", "id", "touch")]
+    tools = [Path("/bin", name).resolve() for name in ("dash", "bash", "sleep", "cat", "id", "touch")]
     with tarfile.open(fileobj=root, mode="w") as tar:
         for tool in tools:
             tar.add(tool, f"bin/{tool.name}")
