@@ -93,10 +93,10 @@ def _for_extract(machine: Machine) -> list[Check]:
 
 
 def _for_containers(machine: Machine) -> list[Check]:
+    problem = machine.docker_problem
     return [
-        _optional(
-            "docker", machine.docker or machine.docker_problem, bool(machine.docker), "needed for images only: start it"
-        ),
+        _optional("docker", machine.docker or problem, bool(machine.docker), _engine_remedy(problem)),
+        *_images(machine),
         _optional(
             "/dev/shm",  # noqa: S108 - a name in the table
             f"{machine.shm / GIB:.1f} GiB",
@@ -104,6 +104,17 @@ def _for_containers(machine: Machine) -> list[Check]:
             f"for --tp-size over 1: mount -o remount,size={SHM_GIB}g /dev/shm",
         ),
     ]
+
+
+def _engine_remedy(problem: str) -> str:
+    what = "sudo usermod -aG docker $USER, then log in again" if problem == "no permission" else "start it"
+    return f"needed for images only: {what}"
+
+
+def _images(machine: Machine) -> list[Check]:
+    if not machine.images:
+        return [Check("image", "none", State.NOT_NEEDED, "./eyas build makes it" if machine.docker else "")]
+    return [_optional("image", name, fits, "older than the checkout: ./eyas build") for name, fits in machine.images]
 
 
 def _for_gpu(machine: Machine) -> list[Check]:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ops.local import is_whole
 from ops.paths import cache_root
@@ -41,12 +42,14 @@ class Machine:
     container_runtime: bool
     stacks: tuple[str, ...]
     """names of the installed stacks"""
+    images: tuple[tuple[str, bool], ...] = ()
+    """names of the engine's images for stages, and whether each is of this checkout"""
 
 
 def look() -> Machine:
     """Find out all about this machine."""
     cache = cache_root()
-    docker, problem, runtimes = _docker()
+    docker, problem, runtimes, images = _docker()
     return Machine(
         system=f"{platform.system()} {platform.machine()}",
         python=(sys.version_info.major, sys.version_info.minor),
@@ -62,6 +65,7 @@ def look() -> Machine:
         driver=driver(),
         container_runtime="nvidia" in runtimes,
         stacks=tuple(sorted(p.parent.name for p in (cache / "envs").glob("*/stack.json") if is_whole(p.parent))),
+        images=images,
     )
 
 
@@ -77,8 +81,8 @@ def _cpu_flags(cpuinfo: Path) -> frozenset[str]:
     return frozenset(next((line.split(":", 1)[1] for line in lines if line.startswith("flags")), "").split())
 
 
-def _docker() -> tuple[str, str, list[str]]:
-    """The engine's version, why it does not answer, and the names of its runtimes."""
+def _docker() -> tuple[str, str, list[str], tuple[tuple[str, bool], ...]]:
+    """The engine's version, why it does not answer, the names of its runtimes, and its images."""
     from docker.errors import DockerException
 
     from ops.container.engine import connect
@@ -88,13 +92,33 @@ def _docker() -> tuple[str, str, list[str]]:
     try:
         client = connect(TIMEOUT)
         try:
-            return str(client.version()["Version"]), "", list(client.info().get("Runtimes", {}))
+            return str(client.version()["Version"]), "", list(client.info().get("Runtimes", {})), _images(client)
         finally:
             client.close()
     except EngineAccessError:
-        return "", "no permission", []
+        return "", "no permission", [], ()
     except (UserError, DockerException, OSError, KeyError):
-        return "", "no engine answers", []
+        return "", "no engine answers", [], ()
+
+
+def _images(client: Any) -> tuple[tuple[str, bool], ...]:
+    """Images made by ./eyas build, and whether they are of this checkout."""
+    from ops.container.image import check_labels
+    from ops.errors import UserError
+    from ops.image.names import ACCELERATOR, STACK
+    from ops.stack.model import STACKS, load
+
+    found = []
+    for image in client.images.list(filters={"label": STACK}):
+        for name in image.tags:
+            try:
+                check_labels(
+                    name, image.labels, load(STACKS / image.labels[STACK]), image.labels.get(ACCELERATOR, "cpu")
+                )
+                found.append((name, True))
+            except UserError:
+                found.append((name, False))
+    return tuple(sorted(found))
 
 
 def driver() -> str:

@@ -83,6 +83,22 @@ def test_the_container_runtime_is_wanted_only_with_gpu_and_docker() -> None:
     assert line(dataclasses.replace(gpu, docker="28.0", container_runtime=True), what).state is State.OK
 
 
+def test_an_engine_that_does_not_answer_has_a_remedy_of_its_own() -> None:
+    assert "usermod -aG docker" in line(dataclasses.replace(GOOD, docker_problem="no permission"), "docker").remedy
+    assert line(GOOD, "docker").remedy.endswith("start it")
+
+
+def test_an_image_older_than_the_checkout_is_told() -> None:
+    assert line(GOOD, "image").state is State.NOT_NEEDED
+    images = (("eyas-extract:cpu", True), ("eyas-extract:cuda", False))
+    found = [check for check in judge(dataclasses.replace(GOOD, docker="28.0", images=images)) if check.what == "image"]
+    assert [(check.found, check.state) for check in found] == [
+        ("eyas-extract:cpu", State.OK),
+        ("eyas-extract:cuda", State.MISSING),
+    ]
+    assert "./eyas build" in found[1].remedy
+
+
 def test_the_report_fails_only_when_the_main_job_cannot_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
