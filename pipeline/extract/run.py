@@ -39,7 +39,7 @@ def run_units(job: Job, store: Store, todo: set[int]) -> float:
     """
     log = store.folder / ENGINE_LOG
     units = [unit for unit in job.plan.units if unit.index in todo]
-    with _sigterm_interrupts(), output_to(log) as terminal, _progress(job, store, units, terminal) as progress:
+    with _signals_interrupt(), output_to(log) as terminal, _progress(job, store, units, terminal) as progress:
         try:
             with closing(start_engine(job.settings.engine, job.engine_options())) as engine:
                 progress.engine_ready()
@@ -93,10 +93,15 @@ def _progress(job: Job, store: Store, units: list[Unit], terminal: TextIO) -> Ru
 
 
 @contextmanager
-def _sigterm_interrupts() -> Iterator[None]:
-    """SIGTERM, what a container's stop sends, ends a run as Ctrl-C does."""
-    before: Any = signal.signal(signal.SIGTERM, signal.default_int_handler)
+def _signals_interrupt() -> Iterator[None]:
+    """SIGTERM ends a run as Ctrl-C does; and so does SIGINT where it was ignored, as in a shell's background job.
+
+    The engine's workers end on either, whatever this process makes of it.
+    """
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before: list[Any] = [signal.signal(number, signal.default_int_handler) for number in numbers]
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
