@@ -1,6 +1,7 @@
 # The image of a stack, for both accelerators. `./eyas build` passes the arguments from stacks/<stack>/stack.toml; their
-# defaults here are the extract stack on CUDA. What is built twice from one commit has one digest: files get fixed
-# times (SOURCE_DATE_EPOCH and rewrite-timestamp), bytecode is checked by no time, and everything is installed by sha256.
+# defaults here are the extract stack on CUDA. What is built twice from one commit has one digest: everything is installed
+# by sha256, bytecode is checked by no time, and what a step makes gets a fixed time (settle.sh; SOURCE_DATE_EPOCH for
+# COPY). Buildx could rewrite times at the end, but that reads and writes the large layer once more.
 #
 # Optional build secrets: ca (certificates of a proxy that inspects TLS), uv (a uv.toml that names a mirror).
 
@@ -12,9 +13,10 @@ ARG SOURCE_BUILDS=build
 
 FROM ${BASE_IMAGE} AS build-os
 ARG APT_SNAPSHOT=
+ARG SOURCE_DATE_EPOCH=315532800
 RUN --mount=type=secret,id=ca \
-    --mount=type=bind,source=ops/image/os-packages.sh,target=/os-packages.sh \
-    sh /os-packages.sh python3 python3-venv python3-dev gcc g++ libnuma1
+    --mount=type=bind,source=ops/image/os-packages.sh,target=/build/os-packages.sh \
+    sh /build/os-packages.sh python3 python3-venv python3-dev gcc g++ libnuma1
 
 
 FROM build-os AS tools
@@ -40,13 +42,18 @@ RUN --mount=type=secret,id=ca --mount=type=secret,id=uv \
     --mount=type=cache,target=/root/.cache/uv \
     --mount=type=bind,source=ops/image/with-secrets.sh,target=/build/with-secrets.sh \
     --mount=type=bind,source=ops/image/select_lock.py,target=/build/select_lock.py \
-    python3 /build/select_lock.py /stack.lock --only "${ONLY}" --without "${SOURCE_PACKAGES}" > /tmp/wheels.lock \
+    --mount=type=bind,source=ops/image/settle.sh,target=/build/settle.sh \
+    # in a folder that is copied whole, so that /opt itself comes from there, with its fixed time
+    mkdir -p /environment/opt/eyas \
+    && ln -s /environment/opt/eyas /opt/eyas \
+    && python3 /build/select_lock.py /stack.lock --only "${ONLY}" --without "${SOURCE_PACKAGES}" > /tmp/wheels.lock \
     && /opt/tools/bin/uv venv --quiet --python /usr/bin/python3 /opt/eyas/env \
     && sh /build/with-secrets.sh /opt/tools/bin/uv pip install --quiet --python /opt/eyas/env/bin/python --no-deps \
         --require-hashes --only-binary :all: --requirement /tmp/wheels.lock \
     && rm /tmp/wheels.lock \
     # Hash-based bytecode: the same bytes every time. Nothing writes to the environment later, so nothing is checked.
-    && /opt/eyas/env/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/eyas/env/lib
+    && /opt/eyas/env/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/eyas/env/lib \
+    && sh /build/settle.sh /environment
 
 
 # What source packages add to the environment, under /source-builds.
@@ -59,12 +66,14 @@ RUN --mount=type=secret,id=ca --mount=type=secret,id=uv \
     --mount=type=bind,source=ops/image/with-secrets.sh,target=/build/with-secrets.sh \
     --mount=type=bind,source=ops/image/select_lock.py,target=/build/select_lock.py \
     --mount=type=bind,source=ops/image/delta.sh,target=/build/delta.sh \
-    touch /marker \
+    --mount=type=bind,source=ops/image/settle.sh,target=/build/settle.sh \
+    touch /marker && sleep 0.1 \
     && python3 /build/select_lock.py /stack.lock --only "${SOURCE_PACKAGES}" > /tmp/source.lock \
     && export MAX_JOBS FLASH_ATTN_CUDA_ARCHS="${CUDA_ARCHS}" ${SOURCE_BUILD_ENVIRONMENT} \
     && sh /build/with-secrets.sh /opt/tools/bin/uv pip install --python /opt/eyas/env/bin/python --no-deps \
         --no-build-isolation --require-hashes --no-binary :all: --requirement /tmp/source.lock \
-    && sh /build/delta.sh /marker /opt/eyas/env /source-builds
+    && sh /build/delta.sh /marker /opt/eyas/env /source-builds \
+    && sh /build/settle.sh /source-builds
 
 FROM build-os AS source-builds-skip
 RUN mkdir /source-builds
@@ -76,47 +85,90 @@ FROM source-builds-${SOURCE_BUILDS} AS source-builds
 FROM environment AS patched
 ARG PATCHES=speculators-0.3.0
 RUN --mount=type=bind,source=ops/image/delta.sh,target=/build/delta.sh \
+    --mount=type=bind,source=ops/image/settle.sh,target=/build/settle.sh \
     --mount=type=bind,source=ops/__init__.py,target=/build/ops/__init__.py \
     --mount=type=bind,source=ops/errors.py,target=/build/ops/errors.py \
     --mount=type=bind,source=ops/patches,target=/build/ops/patches \
     --mount=type=bind,source=patches,target=/patches \
-    touch /marker \
+    touch /marker && sleep 0.1 \
     && site=$(/opt/eyas/env/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') \
     && PYTHONPATH=/build PYTHONDONTWRITEBYTECODE=1 python3 -m ops.patches apply \
         --series "/patches/${PATCHES}" --site-packages "${site}" \
-    && sh /build/delta.sh /marker /opt/eyas/env /patched
+    && sh /build/delta.sh /marker /opt/eyas/env /patched \
+    && sh /build/settle.sh /patched
 
 
 # This project's own stages. Modes are set here, since a checkout's depend on its owner's umask.
 FROM build-os AS source
 COPY pipeline /in/pipeline
 COPY LICENSE /in/LICENSE
-RUN mkdir -p /source/opt/eyas/src \
+RUN --mount=type=bind,source=ops/image/settle.sh,target=/build/settle.sh \
+    mkdir -p /source/opt/eyas/src \
+    # the mount points: what is not mounted there cannot be written in a read-only container
+    && install -d -m 1777 /source/cache /source/hf \
     && cp -R /in/pipeline /in/LICENSE /source/opt/eyas/src/ \
     && find /source -name __pycache__ -prune -exec rm -rf {} + \
-    && chmod -R u=rwX,go=rX /source \
-    && PYTHONHASHSEED=0 python3 -m compileall -q --invalidation-mode unchecked-hash -s /source -p / /source/opt/eyas/src
+    && chmod -R u=rwX,go=rX /source/opt \
+    && PYTHONHASHSEED=0 python3 -m compileall -q --invalidation-mode unchecked-hash -s /source -p / /source/opt/eyas/src \
+    && sh /build/settle.sh /source
 
 
 # The part of the CUDA toolkit that flashinfer compiles kernels with when it runs; empty where there is no CUDA.
 FROM build-os AS cuda-compiler
-RUN --mount=type=bind,source=ops/image/cuda-compiler.sh,target=/cuda-compiler.sh sh /cuda-compiler.sh /cuda-compiler
+RUN --mount=type=bind,source=ops/image/cuda-compiler.sh,target=/build/cuda-compiler.sh \
+    --mount=type=bind,source=ops/image/settle.sh,target=/build/settle.sh \
+    sh /build/cuda-compiler.sh /cuda-compiler \
+    && sh /build/settle.sh /cuda-compiler
 
 
 # gcc and Python's headers stay: Triton compiles a launcher in C for each kernel. g++ stays for flashinfer, beside nvcc.
 FROM ${RUN_IMAGE} AS run-os
 ARG APT_SNAPSHOT=
+ARG SOURCE_DATE_EPOCH=315532800
 RUN --mount=type=secret,id=ca \
-    --mount=type=bind,source=ops/image/os-packages.sh,target=/os-packages.sh \
-    sh /os-packages.sh python3 python3-dev gcc g++ libnuma1
+    --mount=type=bind,source=ops/image/os-packages.sh,target=/build/os-packages.sh \
+    sh /build/os-packages.sh python3 python3-dev gcc g++ libnuma1
 
 
-FROM run-os AS whole
-COPY --from=cuda-compiler /cuda-compiler/ /
-COPY --from=environment /opt/eyas/env /opt/eyas/env
-COPY --from=source-builds /source-builds/ /
-COPY --from=patched /patched/ /
-COPY --from=source /source/ /
+FROM run-os AS files
+COPY --link --from=cuda-compiler /cuda-compiler/ /
+COPY --link --from=environment /environment/ /
+COPY --link --from=source-builds /source-builds/ /
+COPY --link --from=patched /patched/ /
+COPY --link --from=source /source/ /
+
+
+# stack.json, the bill of materials and the provenance record, from what is really there.
+FROM files AS recorded
+ARG STACK=extract
+ARG ACCELERATOR=cuda
+ARG ONLY=
+ARG SOURCE_BUILDS
+ARG BASE_IMAGE
+ARG BASE_DIGEST=
+ARG RUN_IMAGE
+ARG RUN_DIGEST=
+ARG STACK_DIGEST=
+ARG PIPELINE_DIGEST=
+ARG PATCH_LIST=
+ARG REVISION=unknown
+RUN --network=none \
+    --mount=type=bind,source=ops/image/settle.sh,target=/build/settle.sh \
+    --mount=type=bind,from=tools,source=/opt/tools,target=/opt/tools \
+    --mount=type=bind,source=ops,target=/build/ops \
+    --mount=type=bind,source=stacks,target=/build/stacks \
+    --mount=type=bind,source=patches,target=/build/patches \
+    --mount=type=bind,source=pipeline,target=/build/pipeline \
+    mkdir -p /recorded/opt/eyas/env \
+    && PYTHONPATH=/build /opt/tools/bin/python -m ops.image.record --stack "${STACK}" --accelerator "${ACCELERATOR}" \
+        --environment /opt/eyas/env --output /recorded/opt/eyas --only "${ONLY}" --source-builds "${SOURCE_BUILDS}" \
+        --base-image "${BASE_IMAGE}" --base-digest "${BASE_DIGEST}" --run-image "${RUN_IMAGE}" --run-digest "${RUN_DIGEST}" \
+        --stack-digest "${STACK_DIGEST}" --pipeline-digest "${PIPELINE_DIGEST}" --revision "${REVISION}" \
+    && sh /build/settle.sh /recorded
+
+
+FROM files AS whole
+COPY --link --from=recorded /recorded/ /
 # PYTHONHASHSEED: vLLM hashes Python objects. USER: libraries that ask getpwuid for a name find this one first, and the
 # user may have no passwd entry. Everything that is written at run time goes to /cache, /tmp and the mounted folders.
 ENV PATH=/opt/eyas/env/bin:$PATH \
@@ -141,31 +193,14 @@ ENV PATH=/opt/eyas/env/bin:$PATH \
     HF_HUB_DISABLE_TELEMETRY=1 \
     VLLM_NO_USAGE_STATS=1 \
     DO_NOT_TRACK=1
-# The mount points; what is not mounted there cannot be written in a read-only container.
-RUN install -d -m 1777 /cache /hf
 ARG STACK=extract
 ARG ACCELERATOR=cuda
-ARG ONLY=
-ARG SOURCE_BUILDS
-ARG BASE_IMAGE
-ARG BASE_DIGEST=
 ARG RUN_IMAGE
 ARG RUN_DIGEST=
 ARG STACK_DIGEST=
 ARG PIPELINE_DIGEST=
 ARG PATCH_LIST=
 ARG REVISION=unknown
-# stack.json, the bill of materials and the provenance record, from what is really here.
-RUN --network=none \
-    --mount=type=bind,from=tools,source=/opt/tools,target=/opt/tools \
-    --mount=type=bind,source=ops,target=/build/ops \
-    --mount=type=bind,source=stacks,target=/build/stacks \
-    --mount=type=bind,source=patches,target=/build/patches \
-    --mount=type=bind,source=pipeline,target=/build/pipeline \
-    PYTHONPATH=/build /opt/tools/bin/python -m ops.image.record --stack "${STACK}" --accelerator "${ACCELERATOR}" \
-        --environment /opt/eyas/env --output /opt/eyas --only "${ONLY}" --source-builds "${SOURCE_BUILDS}" \
-        --base-image "${BASE_IMAGE}" --base-digest "${BASE_DIGEST}" --run-image "${RUN_IMAGE}" --run-digest "${RUN_DIGEST}" \
-        --stack-digest "${STACK_DIGEST}" --pipeline-digest "${PIPELINE_DIGEST}" --revision "${REVISION}"
 LABEL io.eyas.stack="${STACK}" \
       io.eyas.accelerator="${ACCELERATOR}" \
       io.eyas.stack.digest="${STACK_DIGEST}" \

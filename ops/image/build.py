@@ -21,8 +21,8 @@ from ops.stack.model import Stack, load
 EPOCH = "315532800"
 """1980-01-01, the earliest that ZIP knows. Not the commit's time: a layer whose content stays keeps its digest."""
 
-EXACT = "rewrite-timestamp=true,compression=uncompressed"
-"""of an output that is the same each time; compressing some 8 GiB would take longer than installing them"""
+EXACT = "compression=uncompressed"
+"""of every output: compressing some 8 GiB would take longer than installing them"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,8 @@ for package in "$@"; do
 done
 [ -n "$missing" ] || exit 0
 
+touch /marker
+sleep 0.1 # a time stamp is a tick of the kernel's, of some milliseconds
 snapshot=${APT_SNAPSHOT:+--snapshot=$APT_SNAPSHOT}
 ca=/run/secrets/ca
 [ -r "$ca" ] && echo "Acquire::https::CaInfo \"$ca\";" >/etc/apt/apt.conf.d/99-build-ca
@@ -18,3 +20,6 @@ apt-get $snapshot -q update && apt-get $snapshot -q install -y --no-install-reco
 # Lists, logs and ldconfig's cache of inodes differ from run to run.
 rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/cache/ldconfig/aux-cache /var/cache/debconf/*-old \
     /var/log/apt /var/log/dpkg.log /var/log/alternatives.log /etc/apt/apt.conf.d/99-build-ca
+find / -xdev -cnewer /marker -print0 | xargs -0 -r touch --no-dereference --date="@${SOURCE_DATE_EPOCH:?}"
+rm /marker
+touch --date="@${SOURCE_DATE_EPOCH:?}" /

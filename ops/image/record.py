@@ -70,7 +70,7 @@ def write(stack: Stack, given: argparse.Namespace) -> None:
     """Write the files from what is installed."""
     python = str(given.environment / "bin" / "python")
     version = subprocess.run([python, "-c", PYTHON_VERSION], check=True, capture_output=True, text=True).stdout.strip()
-    identity = write_identity(stack, given.accelerator, version, given.environment)
+    identity = write_identity(stack, given.accelerator, version, given.output / given.environment.name)
     lock = check_lock(stack.accelerator(given.accelerator), stack.lock(given.accelerator))
     hashes = {entry.name: entry.hashes[0] for entry in lock.entries if len(entry.hashes) == 1}
     python_packages = sbom.python_packages(find_site_packages(given.environment))

@@ -31,9 +31,9 @@ SITE = "$(echo /opt/eyas/env/lib/python3*/site-packages)"
     [
         ("COPY --from=patched /patched/ /\n", "", "speculators"),
         (
-            "RUN install -d -m 1777 /cache /hf\n",
-            f"RUN install -d -m 1777 /cache /hf && d={SITE}/extra-1.0.dist-info "
-            "&& mkdir $d && printf 'Metadata-Version: 2.1\\nName: extra\\nVersion: 1.0\\n' > $d/METADATA\n",
+            "USER 65532:65532\n",
+            f"RUN d={SITE}/extra-1.0.dist-info && mkdir $d "
+            "&& printf 'Metadata-Version: 2.1\\nName: extra\\nVersion: 1.0\\n' > $d/METADATA\n",
             "extra is 1.0 and not there",
         ),
         (
