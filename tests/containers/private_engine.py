@@ -25,7 +25,17 @@ class PrivateEngine:
         self._log = (folder / "dockerd.log").open("ab")
         (folder / "daemon.json").write_text("{}", encoding="utf-8")  # the machine's own file is not meant for it
         places = {"data-root": "data", "exec-root": "exec", "pidfile": "pid", "config-file": "daemon.json"}
-        self._command = ["dockerd", "--host", self.address, "--bridge=none", "--iptables=false", "--ip6tables=false"]
+        # In a network namespace of its own: told to have no bridge, dockerd removes the other engine's.
+        self._command = [
+            "unshare",
+            "--net",
+            "dockerd",
+            "--host",
+            self.address,
+            "--bridge=none",
+            "--iptables=false",
+            "--ip6tables=false",
+        ]
         self._command += [f"--{flag}={folder / name}" for flag, name in places.items()]
         self.start()
 
