@@ -29,7 +29,7 @@ SITE = "$(echo /opt/eyas/env/lib/python3*/site-packages)"
 @pytest.mark.parametrize(
     ("before", "after", "told"),
     [
-        ("COPY --from=patched /patched/ /\n", "", "speculators"),
+        ("COPY --link --from=patched /patched/ /\n", "", "speculators"),
         (
             "USER 65532:65532\n",
             f"RUN d={SITE}/extra-1.0.dist-info && mkdir $d "

@@ -68,8 +68,8 @@ def test_every_tracked_shell_script_is_checked() -> None:
 
 
 def test_hadolint_finds_a_flaw(tmp_path: Path) -> None:
-    (tmp_path / "Dockerfile").write_text("FROM debian\n", encoding="utf-8")
+    (tmp_path / "Dockerfile").write_text("FROM debian:12\nRUN sudo true\n", encoding="utf-8")
     command = [str(ensure_dev() / "bin" / "hadolint"), str(tmp_path / "Dockerfile")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "DL3006" in done.stdout
+    assert "DL3004" in done.stdout
