@@ -83,6 +83,9 @@ def test(only: Sequence[str], keyword: str) -> None:
         # So it is where a script starts this with &, and so it would stay in everything started from here: in the
         # stages too, which tests interrupt with it.
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        # nohup's; a handler that does nothing keeps its promise here and is not passed on.
+        signal.signal(signal.SIGHUP, lambda *_: None)
     total = Counts() if only or keyword else _run_linters()
     chosen = {part: [path for path in only if path.startswith(part.paths)] if only else part.paths for part in PARTS}
     total += _run_parts({part: paths for part, paths in chosen.items() if paths}, keyword)

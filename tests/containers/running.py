@@ -25,8 +25,8 @@ from ops.stack.model import STACKS, load
 EYAS = [sys.executable, "-E", str(CHECKOUT / "tasks.py")]
 # For another user's view: it may read this checkout and its tools wherever they are, and write only its own.
 READS_ALL = ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
-# Against hangs only.
-PATIENCE = 120
+# Seconds. Against hangs only: two cores may have other tests' engines on them.
+PATIENCE = 600
 
 # A stage in a shell's words: says that it runs, and ends as a stage does when it is told to.
 STAND_IN = """
