@@ -20,7 +20,8 @@ def needed(library: Path) -> list[str]:
             sections = [s for s in ELFFile(file).iter_sections() if isinstance(s, DynamicSection)]
         except ELFError:
             return []
-        return [str(tag.needed) for section in sections for tag in section.iter_tags("DT_NEEDED")]
+        tags = [tag for section in sections for tag in section.iter_tags("DT_NEEDED")]
+        return [str(tag.needed) for tag in tags]  # type: ignore[attr-defined] # named after the tag
 
 
 def cuda_majors(library: Path) -> set[int]:

@@ -106,7 +106,7 @@ def _json(tar: tarfile.TarFile, name: str) -> Any:
 def _member(tar: tarfile.TarFile, name: str) -> IO[bytes]:
     file = tar.extractfile(name)
     if file is None:
-        raise BuildError(f"{tar.name}: {name} is no file; the image was not written whole")
+        raise BuildError(f"the image has no file {name}: it was not written whole; build it again")
     return file
 
 
