@@ -1,0 +1,124 @@
+"""What a build is told: the stack's own pins, what replaces them, and nothing that could not be recorded."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ops.image import build as module
+from ops.image import reproducible
+from ops.image.build import Request, arguments, revision, secrets_of
+from ops.image.errors import BuildError
+from ops.image.source import pipeline_digest
+from ops.paths import CHECKOUT
+from ops.stack.digest import stack_digest
+from ops.stack.model import STACKS, load
+
+CUDA = Request(accelerator="cuda")
+
+
+def test_the_cuda_image_is_built_from_the_pinned_bases_and_compiles_flash_attn() -> None:
+    given = arguments(CUDA)
+    assert given["BASE_IMAGE"].startswith("nvidia/cuda:12.8.1-devel-ubuntu24.04@sha256:")
+    assert given["RUN_IMAGE"].startswith("nvidia/cuda:12.8.1-runtime-ubuntu24.04@sha256:")
+    assert given["BASE_DIGEST"] == given["BASE_IMAGE"].split("@")[1]
+    assert (given["SOURCE_BUILDS"], given["SOURCE_PACKAGES"]) == ("build", "flash-attn")
+    assert given["SOURCE_BUILD_ENVIRONMENT"] == "FLASH_ATTENTION_FORCE_BUILD=TRUE"
+    assert given["CUDA_ARCHS"] == "90;100;120"
+
+
+def test_the_dockerfiles_own_defaults_are_the_stacks() -> None:
+    text = (CHECKOUT / "Dockerfile").read_text(encoding="utf-8")
+    for name in ("BASE_IMAGE", "RUN_IMAGE", "SOURCE_PACKAGES", "CUDA_ARCHS", "SOURCE_BUILD_ENVIRONMENT", "PATCHES"):
+        assert f"ARG {name}={arguments(CUDA)[name]}\n" in text
+
+
+def test_the_cpu_image_has_nothing_to_compile() -> None:
+    given = arguments(Request(accelerator="cpu"))
+    assert (given["SOURCE_BUILDS"], given["SOURCE_PACKAGES"]) == ("skip", "")
+    assert given["RUN_IMAGE"] == given["BASE_IMAGE"]
+
+
+def test_a_base_image_of_the_users_replaces_both() -> None:
+    mirror = "mirror.example/cuda@sha256:" + "1" * 64
+    given = arguments(replace(CUDA, base_image=mirror))
+    assert given["BASE_IMAGE"] == given["RUN_IMAGE"] == mirror
+    assert given["RUN_DIGEST"] == "sha256:" + "1" * 64
+
+
+@pytest.mark.parametrize(("asked", "given"), [("", "20261101T000000Z"), ("none", ""), ("20270101T000000Z",) * 2])
+def test_system_packages_come_from_the_pinned_moment_unless_told_otherwise(asked: str, given: str) -> None:
+    assert arguments(replace(CUDA, apt_snapshot=asked))["APT_SNAPSHOT"] == given
+
+
+def test_the_digests_passed_are_those_of_the_checkout() -> None:
+    given = arguments(CUDA)
+    assert given["STACK_DIGEST"] == stack_digest(load(STACKS / "extract"), "cuda")
+    assert given["PIPELINE_DIGEST"] == pipeline_digest()
+    assert given["PATCH_LIST"].startswith("0001-pass-is-encoder-decoder.patch 0002-")
+
+
+def test_a_changed_renamed_or_moved_byte_of_the_stages_is_another_digest(tmp_path: Path) -> None:
+    digests = set()
+    for name, content in (("a.py", "1"), ("a.py", "2"), ("b.py", "1"), ("sub/a.py", "1"), ("a.py", "")):
+        folder = tmp_path / str(len(digests))
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_text(content)
+        digests.add(pipeline_digest(folder))
+    assert len(digests) == 5
+
+
+def git(folder: Path, *arguments: str) -> None:
+    names = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+    subprocess.run(["git", "-C", str(folder), *names, *arguments], check=True, capture_output=True)
+
+
+def test_a_checkout_with_changes_is_not_called_by_its_commit(tmp_path: Path) -> None:
+    assert revision(tmp_path) == "unknown"
+    git(tmp_path, "init", "-q")
+    (tmp_path / "file").write_text("1")
+    git(tmp_path, "add", "file")
+    git(tmp_path, "commit", "-qm", "one")
+    clean = revision(tmp_path)
+    assert len(clean) == 40
+    (tmp_path / "file").write_text("2")
+    assert revision(tmp_path) == f"{clean}-dirty"
+
+
+def test_two_builds_are_not_compared_when_the_checkout_is_not_what_would_be_built(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reproducible, "has_image_store", lambda: True)
+    monkeypatch.setattr(reproducible, "revision", lambda _: "0" * 40 + "-dirty")
+    with pytest.raises(BuildError, match="not committed; commit them"):
+        reproducible.check(CUDA)
+
+
+def test_an_engine_with_the_old_store_is_told_what_to_turn_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reproducible, "has_image_store", lambda: False)
+    with pytest.raises(BuildError, match=r'"containerd-snapshotter": true'):
+        reproducible.check(CUDA)
+
+
+def test_secrets_are_the_files_given_or_the_machines_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machines, given = tmp_path / "machine.pem", tmp_path / "given.pem"
+    machines.touch()
+    given.touch()
+    monkeypatch.setenv("SSL_CERT_FILE", str(machines))
+    monkeypatch.delenv("UV_CONFIG_FILE", raising=False)
+    assert secrets_of("", "") == {"ca": machines}
+    assert secrets_of(str(given), "") == {"ca": given}
+    with pytest.raises(BuildError, match=r"none.toml, the build's secret uv, is not a file"):
+        secrets_of("", str(tmp_path / "none.toml"))
+
+
+def test_a_failed_build_is_one_sentence_and_what_it_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, "command", lambda *_: ["sh", "-c", "echo the reason; exit 3"])
+    with pytest.raises(BuildError, match="could not be built"):
+        module.build(CUDA, "type=cacheonly", quiet=True)
+    assert "the reason" in capsys.readouterr().err
