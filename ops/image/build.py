@@ -141,13 +141,14 @@ def command(request: Request, output: str) -> list[str]:
     ]
 
 
-def build(request: Request, output: str = "", *, quiet: bool = False) -> str:
+def build(request: Request, output: str = "", *, quiet: bool = False, metadata: Path | None = None) -> str:
     """Build an image and return its name.
 
     Args:
         request: what to build.
         output: of buildx's --output; the engine's images under the stack's name when empty.
         quiet: show what the build says only when it fails.
+        metadata: file for what buildx tells of the image, its digest for one.
 
     Raises:
         BuildError: the build failed; what it said is above.
@@ -156,6 +157,8 @@ def build(request: Request, output: str = "", *, quiet: bool = False) -> str:
     name = image_name(request.stack, request.accelerator)
     store = f"type=image,name={name},{EXACT}" if has_image_store() else f"type=docker,name={name}"
     line = command(request, output or store)
+    if metadata:
+        line.insert(-1, f"--metadata-file={metadata}")
     said = subprocess.PIPE if quiet else None
     environment = os.environ | {"SOURCE_DATE_EPOCH": EPOCH}
     done = subprocess.run(

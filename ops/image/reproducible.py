@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import tempfile
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from ops.container.engine import docker_cli
 from ops.image import oci
 from ops.image.build import EXACT, Request, build, has_image_store, revision
 from ops.image.errors import BuildError
 from ops.paths import CHECKOUT
+
+NAME = "eyas-reproducible"
 
 
 def check(request: Request) -> str:
@@ -29,23 +34,40 @@ def check(request: Request) -> str:
         raise BuildError(
             "the checkout has changes that are not committed; commit them, since it is the commit that is built"
         )
-    with tempfile.TemporaryDirectory(prefix="eyas-reproducible-") as name:
-        images = [_build(request, Path(name) / path) for path in ("one", "another/deeper")]
-        if images[0].digest != images[1].digest:
-            raise BuildError(f"two builds differ: {'; '.join(oci.differences(*images))}")
-        return images[0].digest
+    with tempfile.TemporaryDirectory(prefix="eyas-reproducible-") as folder:
+        places = {
+            f"{NAME}:{number}": Path(folder) / path for number, path in enumerate(("one", "another/deeper"), start=1)
+        }
+        try:
+            digests = [_build(request, place, name) for name, place in places.items()]
+            if digests[0] != digests[1]:
+                one, two = (oci.read(_saved(name, place)) for name, place in places.items())
+                raise BuildError(f"two builds differ: {'; '.join(oci.differences(one, two))}")
+        finally:
+            _remove(places)
+    return digests[0]
 
 
-def _build(request: Request, folder: Path) -> oci.Image:
-    checkout = folder / "eyas"
-    clone = ["git", "clone", "--quiet", "--no-hardlinks", str(CHECKOUT), str(checkout)]
-    subprocess.run(clone, check=True)
-    path = folder / "image.tar"
+def _build(request: Request, folder: Path, name: str) -> str:
+    """Build into the engine's store, where layers that are the same are kept once; returns the manifest's digest."""
+    checkout, told = _clone(folder / "eyas"), folder / "built.json"
     print(f"eyas: building {checkout} with no cache", flush=True)
-    build(replace(request, checkout=checkout, no_cache=True), oci_output(path))
-    return oci.read(path)
+    output = f"type=image,name={name},unpack=false,{EXACT}"
+    build(replace(request, checkout=checkout, no_cache=True), output, metadata=told)
+    return str(json.loads(told.read_text(encoding="utf-8"))["containerimage.digest"])
 
 
-def oci_output(path: Path) -> str:
-    """The --output for an image in a file, with the digest that the same image has in the engine."""
-    return f"type=oci,dest={path},{EXACT}"
+def _clone(checkout: Path) -> Path:
+    subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", str(CHECKOUT), str(checkout)], check=True)
+    return checkout
+
+
+def _saved(name: str, folder: Path) -> Path:
+    path = folder / "image.tar"
+    subprocess.run([*docker_cli(), "image", "save", f"--output={path}", name], check=True)
+    return path
+
+
+def _remove(names: Iterable[str]) -> None:
+    for name in names:
+        subprocess.run([*docker_cli(), "image", "rm", "--force", name], check=False, capture_output=True)

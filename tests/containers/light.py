@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ops.image import oci
-from ops.image.build import Request, build, secrets_of
-from ops.image.reproducible import oci_output
+from ops.image.build import EXACT, Request, build, secrets_of
 from ops.paths import CHECKOUT
 
 
@@ -39,5 +38,5 @@ def light(checkout: Path, base: str) -> Request:
 
 def build_light(checkout: Path, base: str, path: Path, *, no_cache: bool = False) -> oci.Image:
     """Build one into a file and read it."""
-    build(replace(light(checkout, base), no_cache=no_cache), oci_output(path), quiet=True)
+    build(replace(light(checkout, base), no_cache=no_cache), f"type=oci,dest={path},{EXACT}", quiet=True)
     return oci.read(path)

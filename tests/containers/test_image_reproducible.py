@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import docker
 import pytest
 
-from ops.image import oci
-from tests.containers.light import build_light, copy_of_checkout
+from ops.image import oci, reproducible
+from ops.image.build import EXACT, build
+from ops.image.errors import BuildError
+from ops.paths import CHECKOUT
+from tests.containers.light import build_light, copy_of_checkout, light
 
 Change = Callable[[Path], None]
 
@@ -71,3 +75,35 @@ def test_one_changed_byte_changes_the_digest_and_its_layer_is_named(
 def test_a_rebuild_with_nothing_changed_builds_nothing(original: oci.Image, base_image: str, tmp_path: Path) -> None:
     again = build_light(copy_of_checkout(tmp_path / "checkout"), base_image, tmp_path / "image.tar")
     assert again.digest == original.digest
+
+
+@pytest.fixture
+def committed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is built is the files as they are: a checkout in work has no commit for them."""
+    monkeypatch.setattr(reproducible, "revision", lambda _: "0" * 40)
+    monkeypatch.setattr(reproducible, "_clone", copy_of_checkout)
+
+
+@pytest.mark.usefixtures("committed")
+def test_the_check_tells_the_digest_that_the_image_has_in_the_engine(
+    base_image: str, engine: docker.DockerClient, tmp_path: Path
+) -> None:
+    name = "eyas-test-light:check"
+    build(light(copy_of_checkout(tmp_path), base_image), f"type=image,name={name},{EXACT}", quiet=True)
+    try:
+        assert reproducible.check(light(CHECKOUT, base_image)) == engine.images.get(name).id
+    finally:
+        engine.images.remove(name, force=True)
+    assert not engine.images.list(name=reproducible.NAME)
+
+
+@pytest.mark.usefixtures("committed")
+def test_the_check_names_what_differs(base_image: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unlike(checkout: Path) -> Path:
+        copy = copy_of_checkout(checkout)
+        (copy / "pipeline" / "files.py").write_text(f"# {len(str(checkout))}\n", encoding="utf-8")
+        return copy
+
+    monkeypatch.setattr(reproducible, "_clone", unlike)
+    with pytest.raises(BuildError, match=r"COPY /source/ /: opt/eyas/src/pipeline/.*files"):
+        reproducible.check(light(CHECKOUT, base_image))
