@@ -30,7 +30,10 @@ def check(request: Request) -> str:
             "the engine keeps images in its old store, which writes no OCI images: turn on the containerd image store "
             '({"features": {"containerd-snapshotter": true}} in /etc/docker/daemon.json)'
         )
-    if revision(CHECKOUT).endswith("-dirty"):
+    commit = revision(CHECKOUT)
+    if commit == "unknown":
+        raise BuildError(f"{CHECKOUT} is no git repository, and it is a commit that is built twice; clone it with git")
+    if commit.endswith("-dirty"):
         raise BuildError(
             "the checkout has changes that are not committed; commit them, since it is the commit that is built"
         )
@@ -39,7 +42,7 @@ def check(request: Request) -> str:
             f"{NAME}:{number}": Path(folder) / path for number, path in enumerate(("one", "another/deeper"), start=1)
         }
         try:
-            digests = [_build(request, place, name) for name, place in places.items()]
+            digests = [_build(request, commit, place, name) for name, place in places.items()]
             if digests[0] != digests[1]:
                 one, two = (oci.read(_saved(name, place)) for name, place in places.items())
                 raise BuildError(f"two builds differ: {'; '.join(oci.differences(one, two))}")
@@ -48,17 +51,19 @@ def check(request: Request) -> str:
     return digests[0]
 
 
-def _build(request: Request, folder: Path, name: str) -> str:
+def _build(request: Request, commit: str, folder: Path, name: str) -> str:
     """Build into the engine's store, where layers that are the same are kept once; returns the manifest's digest."""
-    checkout, told = _clone(folder / "eyas"), folder / "built.json"
+    checkout, told = _clone(folder / "eyas", commit), folder / "built.json"
     print(f"eyas: building {checkout} with no cache", flush=True)
     output = f"type=image,name={name},unpack=false,{EXACT}"
     build(replace(request, checkout=checkout, no_cache=True), output, metadata=told)
     return str(json.loads(told.read_text(encoding="utf-8"))["containerimage.digest"])
 
 
-def _clone(checkout: Path) -> Path:
+def _clone(checkout: Path, commit: str) -> Path:
     subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", str(CHECKOUT), str(checkout)], check=True)
+    # The checkout may have gone on while the first was built.
+    subprocess.run(["git", "-C", str(checkout), "checkout", "--quiet", "--detach", commit], check=True)
     return checkout
 
 

@@ -81,7 +81,7 @@ def test_a_rebuild_with_nothing_changed_builds_nothing(original: oci.Image, base
 def committed(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is built is the files as they are: a checkout in work has no commit for them."""
     monkeypatch.setattr(reproducible, "revision", lambda _: "0" * 40)
-    monkeypatch.setattr(reproducible, "_clone", copy_of_checkout)
+    monkeypatch.setattr(reproducible, "_clone", lambda checkout, _: copy_of_checkout(checkout))
 
 
 @pytest.mark.usefixtures("committed")
@@ -99,7 +99,7 @@ def test_the_check_tells_the_digest_that_the_image_has_in_the_engine(
 
 @pytest.mark.usefixtures("committed")
 def test_the_check_names_what_differs(base_image: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unlike(checkout: Path) -> Path:
+    def unlike(checkout: Path, _: str) -> Path:
         copy = copy_of_checkout(checkout)
         (copy / "pipeline" / "files.py").write_text(f"# {len(str(checkout))}\n", encoding="utf-8")
         return copy

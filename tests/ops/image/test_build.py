@@ -88,12 +88,15 @@ def test_a_checkout_with_changes_is_not_called_by_its_commit(tmp_path: Path) -> 
     assert revision(tmp_path) == f"{clean}-dirty"
 
 
+@pytest.mark.parametrize(
+    ("found", "told"), [("0" * 40 + "-dirty", "not committed; commit them"), ("unknown", "is no git repository")]
+)
 def test_two_builds_are_not_compared_when_the_checkout_is_not_what_would_be_built(
-    monkeypatch: pytest.MonkeyPatch,
+    found: str, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reproducible, "has_image_store", lambda: True)
-    monkeypatch.setattr(reproducible, "revision", lambda _: "0" * 40 + "-dirty")
-    with pytest.raises(BuildError, match="not committed; commit them"):
+    monkeypatch.setattr(reproducible, "revision", lambda _: found)
+    with pytest.raises(BuildError, match=told):
         reproducible.check(CUDA)
 
 
