@@ -6,7 +6,7 @@ from ops.errors import UserError
 
 
 class RuntimeFlagError(UserError):
-    """A value of --runtime, --gpus or one of their variables that means nothing."""
+    """A flag of a container or an image, or its variable, with a value that means nothing."""
 
     exit_code = 2
 

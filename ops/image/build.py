@@ -121,12 +121,13 @@ def revision(checkout: Path) -> str:
     return head.stdout.strip() + ("-dirty" if status.stdout.strip() else "")
 
 
-def command(request: Request, output: str) -> list[str]:
+def command(request: Request, output: str, metadata: Path | None = None) -> list[str]:
     """The buildx command line.
 
     Args:
         request: what to build.
         output: of buildx's --output.
+        metadata: of its --metadata-file.
     """
     given = [f"--build-arg={name}={value}" for name, value in arguments(request).items()]
     secrets = [f"--secret=id={name},src={path}" for name, path in sorted(request.secrets.items())]
@@ -135,6 +136,7 @@ def command(request: Request, output: str) -> list[str]:
         *(*given, *secrets),
         # buildx would add statements with the time of the build; ours are in the image.
         *("--provenance=false", "--sbom=false", f"--output={output}"),
+        *([f"--metadata-file={metadata}"] if metadata else []),
         *([f"--network={request.network}"] if request.network else []),
         *(["--no-cache"] if request.no_cache else []),
         str(request.checkout),
@@ -155,10 +157,7 @@ def build(request: Request, output: str = "", *, quiet: bool = False, metadata: 
         EngineError: no engine (exit codes 50, 51).
     """
     name = image_name(request.stack, request.accelerator)
-    store = f"type=image,name={name},{EXACT}" if has_image_store() else f"type=docker,name={name}"
-    line = command(request, output or store)
-    if metadata:
-        line.insert(-1, f"--metadata-file={metadata}")
+    line = command(request, output or _into_engine(name), metadata)
     said = subprocess.PIPE if quiet else None
     environment = os.environ | {"SOURCE_DATE_EPOCH": EPOCH}
     done = subprocess.run(
@@ -170,6 +169,10 @@ def build(request: Request, output: str = "", *, quiet: bool = False, metadata: 
             f"the image {name} could not be built (its {request.target} target); the build's output says why"
         )
     return name
+
+
+def _into_engine(name: str) -> str:
+    return f"type=image,name={name},{EXACT}" if has_image_store() else f"type=docker,name={name}"
 
 
 def has_image_store() -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ops.container.errors import RuntimeFlagError
 from ops.image.build import Request, build, image_digest, secrets_of
 from ops.image.check import smoke
 from ops.image.reproducible import check
@@ -24,13 +25,19 @@ def request_for(given: dict[str, Any]) -> Request:
         run_image=given["run_image"],
         only=tuple(given["only"].split()),
         source_builds="skip" if given["skip_source_builds"] else "",
-        max_jobs=int(given["max_jobs"]),
-        cuda_archs=given["cuda_archs"],
+        max_jobs=_count(given["max_jobs"]) if given["max_jobs"] else Request.max_jobs,
+        cuda_archs=given["cuda_archs"] or Request.cuda_archs,
         no_cache=given["no_cache"],
         network=given["network"],
         apt_snapshot=given["apt_snapshot"],
         secrets=secrets_of(given["ca"], given["uv_config"]),
     )
+
+
+def _count(value: str) -> int:
+    if not value.isdigit() or not int(value):
+        raise RuntimeFlagError(f"--max-jobs {value}: give a whole number of 1 or more")
+    return int(value)
 
 
 def run_build(given: dict[str, Any]) -> None:
