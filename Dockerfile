@@ -24,7 +24,7 @@ RUN --mount=type=secret,id=ca --mount=type=secret,id=uv \
     --mount=type=cache,target=/root/.cache/pip \
     --mount=type=bind,source=ops/image/with-secrets.sh,target=/build/with-secrets.sh \
     --mount=type=bind,source=ops/image/build.lock,target=/build/build.lock \
-    python3 -m venv /opt/tools \
+    /usr/bin/python3 -m venv /opt/tools \
     && sh /build/with-secrets.sh /opt/tools/bin/pip --disable-pip-version-check install --quiet --no-deps \
         --require-hashes --only-binary :all: --requirement /build/build.lock
 
@@ -140,10 +140,7 @@ COPY --link --from=environment /environment/ /
 COPY --link --from=source-builds /source-builds/ /
 COPY --link --from=patched /patched/ /
 COPY --link --from=source /source/ /
-
-
-# stack.json, the bill of materials and the provenance record, from what is really there.
-FROM files AS recorded
+# what the two stages from here record and label
 ARG STACK=extract
 ARG ACCELERATOR=cuda
 ARG ONLY=
@@ -156,6 +153,10 @@ ARG STACK_DIGEST=
 ARG PIPELINE_DIGEST=
 ARG PATCH_LIST=
 ARG REVISION=unknown
+
+
+# stack.json, the bill of materials and the provenance record, from what is really there.
+FROM files AS recorded
 RUN --network=none \
     --mount=type=bind,source=ops/image/settle.sh,target=/build/settle.sh \
     --mount=type=bind,from=tools,source=/opt/tools,target=/opt/tools \
@@ -197,14 +198,6 @@ ENV PATH=/opt/eyas/env/bin:$PATH \
     HF_HUB_DISABLE_TELEMETRY=1 \
     VLLM_NO_USAGE_STATS=1 \
     DO_NOT_TRACK=1
-ARG STACK=extract
-ARG ACCELERATOR=cuda
-ARG RUN_IMAGE
-ARG RUN_DIGEST=
-ARG STACK_DIGEST=
-ARG PIPELINE_DIGEST=
-ARG PATCH_LIST=
-ARG REVISION=unknown
 LABEL io.eyas.stack="${STACK}" \
       io.eyas.accelerator="${ACCELERATOR}" \
       io.eyas.stack.digest="${STACK_DIGEST}" \

@@ -6,12 +6,14 @@ import io
 import json
 import os
 import tarfile
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ops.container.engine import connect
 from ops.container.errors import ImageMissingError
+from ops.container.image import missing
 from ops.image import names
-from ops.image.build import Request, build, image_digest
+from ops.image.build import Request, build
 from ops.image.errors import SmokeError
 
 if TYPE_CHECKING:
@@ -34,15 +36,16 @@ def smoke(request: Request) -> None:
     if os.environ.get("EYAS_IMAGE"):
         print(f"eyas: EYAS_IMAGE names {name}, which was not built here: its build's smoke target is not run")
     else:
-        build(Request(**{**vars(request), "target": "smoke"}), "type=cacheonly")
+        build(replace(request, target="smoke"), "type=cacheonly")
     from docker.errors import ImageNotFound
 
+    client = connect()
     try:
-        image = connect().images.get(name)
+        image = client.images.get(name)
     except ImageNotFound as error:
-        raise ImageMissingError(f"the engine has no image {name}; make it: ./eyas build") from error
-    print(f"ok  {name} {image_digest(name)}")
-    container = connect().containers.create(
+        raise ImageMissingError(missing(name, request.accelerator)) from error
+    print(f"ok  {name} {image.id}")
+    container = client.containers.create(
         image,
         ["--help"],
         user=STARTED_AS,

@@ -16,7 +16,7 @@ from ops.errors import UserError
 from ops.image import sbom
 from ops.image.errors import BuildError
 from ops.image.source import pipeline_digest
-from ops.stack.check import check_lock, find_site_packages
+from ops.stack.check import check_lock, find_site_packages, installed_packages
 from ops.stack.digest import stack_digest
 from ops.stack.identity import write_identity
 from ops.stack.model import STACKS, Stack, load
@@ -73,7 +73,7 @@ def write(stack: Stack, given: argparse.Namespace) -> None:
     identity = write_identity(stack, given.accelerator, version, given.output / given.environment.name)
     lock = check_lock(stack.accelerator(given.accelerator), stack.lock(given.accelerator))
     hashes = {entry.name: entry.hashes[0] for entry in lock.entries if len(entry.hashes) == 1}
-    python_packages = sbom.python_packages(find_site_packages(given.environment))
+    python_packages = installed_packages(find_site_packages(given.environment))
     bill = sbom.make(f"eyas-{stack.name}", identity["digest"], python_packages, sbom.debian_packages(), hashes)
     (given.output / "sbom.cdx.json").write_text(bill, encoding="utf-8")
     provenance = {

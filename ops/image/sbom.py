@@ -10,8 +10,6 @@ import json
 import subprocess
 import uuid
 from collections.abc import Iterable
-from importlib.metadata import distributions
-from pathlib import Path
 from typing import Any
 
 from cyclonedx.model import HashAlgorithm, HashType
@@ -19,15 +17,8 @@ from cyclonedx.model.bom import Bom
 from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
-from packaging.utils import canonicalize_name
 
 NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "eyas:sbom")
-
-
-def python_packages(site_packages: Path) -> dict[str, str]:
-    """Normalised name to version of what is installed."""
-    found = distributions(path=[str(site_packages)])
-    return {str(canonicalize_name(d.metadata["Name"])): d.version for d in found}
 
 
 def debian_packages() -> dict[str, str]:
@@ -44,7 +35,7 @@ def make(name: str, digest: str, python: dict[str, str], debian: dict[str, str],
     Args:
         name: of the whole: the stack.
         digest: hex sha256 of the stack.
-        python: see `python_packages`.
+        python: see `ops.stack.check.installed_packages`.
         debian: see `debian_packages`.
         hashes: sha256 of what a Python package was installed from, where there is only one.
     """

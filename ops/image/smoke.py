@@ -16,14 +16,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from packaging.markers import Environment
+from packaging.markers import default_environment
 
 from ops.errors import UserError
 from ops.image import sbom
 from ops.image.elf import cuda_majors
 from ops.image.errors import SmokeError
 from ops.patches.verify import verify as verify_patches
-from ops.stack.check import find_site_packages
+from ops.stack.check import find_site_packages, installed_packages
 from ops.stack.lockfile import installed_here, read_lock
 from ops.stack.model import STACKS, Stack, load
 
@@ -46,7 +46,6 @@ made = importlib.util.cache_from_source(source)
 right = os.path.isfile(made) and open(made, "rb").read()[8:16] == importlib.util.source_hash(open(source, "rb").read())
 print(right)
 """
-MARKERS = "import json; from packaging.markers import default_environment as e; print(json.dumps(e()))"
 
 
 def main(argv: list[str]) -> int:
@@ -80,9 +79,10 @@ def check_packages(stack: Stack, provenance: Any, image: Path) -> dict[str, str]
     Raises:
         SmokeError: a package more, less, or of another version.
     """
-    installed = sbom.python_packages(find_site_packages(image / "env"))
+    installed = installed_packages(find_site_packages(image / "env"))
     lock = read_lock(stack.lock(provenance["stack"]["accelerator"]))
-    wanted = installed_here(lock.entries, _markers(installed, image))
+    # The tools' Python, which runs this, and the environment's are one interpreter: they have the same markers.
+    wanted = installed_here(lock.entries, {k: str(v) for k, v in default_environment().items()})
     if only := provenance["built"]["only"]:
         wanted = {name: version for name, version in wanted.items() if name in only}
     if provenance["built"]["source_builds"] == "skip":
@@ -96,16 +96,6 @@ def check_packages(stack: Stack, provenance: Any, image: Path) -> dict[str, str]
     _same("installed packages and the bill of materials", installed, sbom.listed(bill, "python"))
     _same("the system's packages and the bill of materials", sbom.debian_packages(), sbom.listed(bill, "deb"))
     return installed
-
-
-def _markers(installed: dict[str, str], image: Path) -> dict[str, str]:
-    # The environment's own Python answers, through its own packaging; a light image may lack that one.
-    if "packaging" in installed:
-        return dict(json.loads(_python(image, MARKERS)))
-    from packaging.markers import default_environment
-
-    here: Environment = default_environment()
-    return {key: str(value) for key, value in here.items()}
 
 
 def _same(what: str, found: dict[str, str], wanted: dict[str, str]) -> None:

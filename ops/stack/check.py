@@ -58,9 +58,7 @@ def check_environment(stack: Stack, accelerator: str, environment: Path, markers
     site_packages = find_site_packages(environment)
     verify_patches(stack.series, site_packages)
     pinned = installed_here(read_lock(stack.lock(accelerator)).entries, markers)
-    found: dict[str, str] = {
-        str(canonicalize_name(d.metadata["Name"])): d.version for d in distributions(path=[str(site_packages)])
-    }
+    found = installed_packages(site_packages)
     for name in sorted(pinned.keys() | found.keys()):
         if pinned.get(name) != found.get(name):
             raise InstallError(
@@ -68,6 +66,12 @@ def check_environment(stack: Stack, accelerator: str, environment: Path, markers
                 f"the lock {pinned.get(name, 'not at all')}; {again}"
             )
     return len(found)
+
+
+def installed_packages(site_packages: Path) -> dict[str, str]:
+    """Normalised name to version of every distribution in a site-packages folder."""
+    found = distributions(path=[str(site_packages)])
+    return {str(canonicalize_name(d.metadata["Name"])): d.version for d in found}
 
 
 def find_site_packages(environment: Path) -> Path:

@@ -5,7 +5,6 @@ Without an engine these tests are skipped and say so; with EYAS_CI=1 that is a f
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from ops.container.engine import connect, docker_cli
 from ops.errors import UserError
 from ops.paths import CHECKOUT
+from ops.suite import in_ci
 from tests.containers.base import ensure_base
 
 
@@ -26,7 +26,7 @@ def engine() -> docker.DockerClient:
         docker_cli()
         return connect()
     except UserError as error:
-        if os.environ.get("EYAS_CI", "") not in {"", "0"}:
+        if in_ci():
             pytest.fail(f"these tests need a Docker engine: {error}")
         pytest.skip(f"no Docker engine: {error}")
 

@@ -51,6 +51,24 @@ def start(arguments: Sequence[str], environment: Mapping[str, str] | None = None
     )
 
 
+def begun(client: Any, folder: Path, arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[Any, Any]:
+    """A task whose stand-in stage runs, and its container, which sees a folder of this test."""
+    task = start(arguments, environment)
+    assert task.stdout
+    assert task.stdout.readline() == "begun\n", task.stderr
+    return task, running_container(client, folder)
+
+
+def stage_flags(folder: Path) -> list[str]:
+    """Flags about a target, samples and a store in a folder; the first two are made, with nothing in them."""
+    (folder / "target").mkdir()
+    (folder / "tokenized.jsonl").write_text("{}\n", encoding="utf-8")
+    return [
+        *("--model-path", str(folder / "target"), "--prepared-data", str(folder / "tokenized.jsonl")),
+        *("--output-dir", str(folder / "store")),
+    ]
+
+
 def finish(task: subprocess.Popen[str]) -> tuple[int, str, str]:
     """Exit code, standard output and standard error."""
     try:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.containers import running
-from tests.containers.running import containers_of, finish, run, running_container, start
+from tests.containers.running import begun, containers_of, finish, run, running_container, stage_flags, start
 
 
 @pytest.fixture(scope="module")
@@ -25,19 +25,15 @@ def stand_in(engine: Any) -> Iterator[str]:
 @pytest.fixture
 def mounts(tmp_path: Path) -> list[str]:
     """Flags about folders of this test."""
-    (tmp_path / "target").mkdir()
-    (tmp_path / "tokenized.jsonl").write_text("{}\n", encoding="utf-8")
-    flags = ["--model-path", str(tmp_path / "target"), "--prepared-data", str(tmp_path / "tokenized.jsonl")]
-    return [*flags, "--output-dir", str(tmp_path / "store")]
+    return stage_flags(tmp_path)
 
 
 @pytest.fixture
 def stage(engine: Any, stand_in: str, mounts: list[str], tmp_path: Path) -> Iterator[tuple[Any, Any]]:
     """A task whose stage runs, and its container."""
-    task = start(["extract", "--runtime", "docker", "--gpus", "none", *mounts], {"EYAS_IMAGE": stand_in})
-    assert task.stdout
-    assert task.stdout.readline() == "begun\n"
-    yield task, running_container(engine, tmp_path)
+    flags = ["extract", "--runtime", "docker", "--gpus", "none", *mounts]
+    task, container = begun(engine, tmp_path, flags, {"EYAS_IMAGE": stand_in})
+    yield task, container
     if task.poll() is None:
         os.killpg(task.pid, signal.SIGINT)
         finish(task)

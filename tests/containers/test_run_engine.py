@@ -25,7 +25,7 @@ from ops.stack.model import STACKS, load
 from ops.stage import StageCall
 from tests.containers import running
 from tests.containers.private_engine import PrivateEngine, private_engine
-from tests.containers.running import containers_of, finish, run, running_container, start, wait_until
+from tests.containers.running import begun, containers_of, finish, run, stage_flags, wait_until
 
 ROOT = os.geteuid() == 0
 
@@ -33,12 +33,7 @@ ROOT = os.geteuid() == 0
 @pytest.fixture
 def own(tmp_path: Path) -> list[str]:
     """The flags of a stage on folders of this test, in a container."""
-    (tmp_path / "target").mkdir()
-    (tmp_path / "tokenized.jsonl").write_text("{}\n", encoding="utf-8")
-    return [
-        *("extract", "--runtime", "docker", "--model-path", str(tmp_path / "target")),
-        *("--prepared-data", str(tmp_path / "tokenized.jsonl"), "--output-dir", str(tmp_path / "store")),
-    ]
+    return ["extract", "--runtime", "docker", *stage_flags(tmp_path)]
 
 
 def refused(flags: list[str], environment: dict[str, str], **how: Any) -> tuple[int, str]:
@@ -199,10 +194,7 @@ def test_an_engine_stopped_in_the_middle_is_a_sentence_and_the_next_run_clears_u
     how: signal.Signals, stoppable: PrivateEngine, own: list[str], tmp_path: Path
 ) -> None:
     environment = {"DOCKER_HOST": stoppable.address, "EYAS_IMAGE": "eyas-test-stage:waits"}
-    task = start([*own, "--gpus", "none"], environment)
-    assert task.stdout
-    assert task.stdout.readline() == "begun\n"
-    container = running_container(stoppable.client, tmp_path)
+    task, container = begun(stoppable.client, tmp_path, [*own, "--gpus", "none"], environment)
     stoppable.stop(how)
     code, _, err = finish(task)
     assert code == 57
@@ -210,9 +202,7 @@ def test_an_engine_stopped_in_the_middle_is_a_sentence_and_the_next_run_clears_u
     assert "Traceback" not in err
     wait_until(lambda: not running.process_ids_naming(f"guard.py {container.name}"), "the guard to end")
     stoppable.start()
-    again = start([*own, "--gpus", "none"], environment)
-    assert again.stdout
-    assert again.stdout.readline() == "begun\n"
+    again, _ = begun(stoppable.client, tmp_path, [*own, "--gpus", "none"], environment)
     assert len(containers_of(stoppable.client, tmp_path)) == 1
     os.killpg(again.pid, signal.SIGINT)
     assert finish(again)[0] == 130

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.containers import running
-from tests.containers.running import containers_of, finish, running_container, start, wait_until
+from tests.containers.running import begun, containers_of, finish, running_container, stage_flags, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -26,20 +26,7 @@ def stand_in(engine: Any) -> Iterator[str]:
 @pytest.fixture
 def own(tmp_path: Path) -> list[str]:
     """The flags of a stage on folders of this test."""
-    (tmp_path / "target").mkdir()
-    (tmp_path / "tokenized.jsonl").write_text("{}\n", encoding="utf-8")
-    return [
-        *("extract", "--runtime", "docker", "--gpus", "none", "--model-path", str(tmp_path / "target")),
-        *("--prepared-data", str(tmp_path / "tokenized.jsonl"), "--output-dir", str(tmp_path / "store")),
-    ]
-
-
-def begun(engine: Any, folder: Path, image: str, flags: list[str]) -> tuple[Any, Any]:
-    """A task whose stage runs, and its container."""
-    task = start(flags, {"EYAS_IMAGE": image})
-    assert task.stdout
-    assert task.stdout.readline() == "begun\n", task.stderr
-    return task, running_container(engine, folder)
+    return ["extract", "--runtime", "docker", "--gpus", "none", *stage_flags(tmp_path)]
 
 
 def nothing_left(engine: Any, folder: Path, container: Any) -> None:
@@ -52,7 +39,7 @@ def nothing_left(engine: Any, folder: Path, container: Any) -> None:
 def test_a_signal_to_the_task_ends_the_stage_well(
     name: str, engine: Any, stand_in: str, own: list[str], tmp_path: Path
 ) -> None:
-    task, container = begun(engine, tmp_path, stand_in, own)
+    task, container = begun(engine, tmp_path, own, {"EYAS_IMAGE": stand_in})
     os.killpg(task.pid, signal.Signals[name])
     code, out, err = finish(task)
     assert (code, out) == (130, "stopped\n")
@@ -64,7 +51,7 @@ def test_a_signal_to_the_task_ends_the_stage_well(
 def test_a_second_ctrl_c_kills_a_stage_that_does_not_listen(engine: Any, own: list[str], tmp_path: Path) -> None:
     deaf = running.STAND_IN.replace("echo stopped; exit 130", "echo deaf")
     with running.stand_in_image(engine, "eyas-test-stage:deaf", deaf) as image:
-        task, container = begun(engine, tmp_path, image, own)
+        task, container = begun(engine, tmp_path, own, {"EYAS_IMAGE": image})
         os.killpg(task.pid, signal.SIGINT)
         assert task.stdout
         assert task.stdout.readline() == "deaf\n"
@@ -76,7 +63,7 @@ def test_a_second_ctrl_c_kills_a_stage_that_does_not_listen(engine: Any, own: li
 
 
 def test_a_killed_task_leaves_no_container(engine: Any, stand_in: str, own: list[str], tmp_path: Path) -> None:
-    task, container = begun(engine, tmp_path, stand_in, own)
+    task, container = begun(engine, tmp_path, own, {"EYAS_IMAGE": stand_in})
     task.kill()
     assert finish(task)[0] == -signal.SIGKILL
     wait_until(lambda: not containers_of(engine, tmp_path), "the container to be removed")
@@ -86,15 +73,13 @@ def test_a_killed_task_leaves_no_container(engine: Any, stand_in: str, own: list
 def test_what_a_killed_session_leaves_is_removed_by_the_next_start(
     engine: Any, stand_in: str, own: list[str], tmp_path: Path
 ) -> None:
-    task, container = begun(engine, tmp_path, stand_in, own)
+    task, container = begun(engine, tmp_path, own, {"EYAS_IMAGE": stand_in})
     (guard,) = running.process_ids_naming(f"guard.py {container.name}")
     os.kill(guard, signal.SIGKILL)
     task.kill()
     finish(task)
     assert [one.status for one in containers_of(engine, tmp_path)] == ["running"]
-    after = start(own, {"EYAS_IMAGE": stand_in})
-    assert after.stdout
-    assert after.stdout.readline() == "begun\n"
+    after, _ = begun(engine, tmp_path, own, {"EYAS_IMAGE": stand_in})
     assert container.id not in {one.id for one in containers_of(engine, tmp_path)}
     os.killpg(after.pid, signal.SIGINT)
     code, _, err = finish(after)
@@ -109,7 +94,7 @@ def test_what_a_killed_session_leaves_is_removed_by_the_next_start(
 def test_a_container_ended_by_someone_else_is_told_apart(
     how: str, sentence: str, engine: Any, stand_in: str, own: list[str], tmp_path: Path
 ) -> None:
-    task, container = begun(engine, tmp_path, stand_in, own)
+    task, container = begun(engine, tmp_path, own, {"EYAS_IMAGE": stand_in})
     container.remove(force=True) if how == "remove" else getattr(container, how)()
     code, _, err = finish(task)
     assert code == 57
@@ -122,7 +107,7 @@ def test_a_container_out_of_memory_says_so(engine: Any, own: list[str], tmp_path
     """/tmp of a container is memory: it counts against a limit that another program sets while the container runs."""
     eats = running.STAND_IN.replace("sleep 0.1", "sleep 0.1; [ -e /tmp/now ] && cat /dev/zero > /tmp/full")
     with running.stand_in_image(engine, "eyas-test-stage:eats", eats) as image:
-        task, container = begun(engine, tmp_path, image, own)
+        task, container = begun(engine, tmp_path, own, {"EYAS_IMAGE": image})
         container.update(mem_limit="32m", memswap_limit="32m")
         container.exec_run(["touch", "/tmp/now"])
         code, _, err = finish(task)
@@ -134,7 +119,7 @@ def test_a_container_out_of_memory_says_so(engine: Any, own: list[str], tmp_path
 def test_output_comes_as_it_is_printed_and_the_streams_stay_apart(
     engine: Any, stand_in: str, own: list[str], tmp_path: Path
 ) -> None:
-    task, container = begun(engine, tmp_path, stand_in, own)
+    task, container = begun(engine, tmp_path, own, {"EYAS_IMAGE": stand_in})
     assert container.attrs["Config"]["Tty"] is False
     os.killpg(task.pid, signal.SIGINT)
     _, out, err = finish(task)
@@ -170,7 +155,7 @@ def test_on_a_terminal_the_stage_has_one_of_the_same_size(engine: Any, own: list
 def test_a_reader_that_has_enough_ends_the_stage(engine: Any, own: list[str], tmp_path: Path) -> None:
     talks = running.STAND_IN.replace("sleep 0.1", "sleep 0.1; echo more")
     with running.stand_in_image(engine, "eyas-test-stage:talks", talks) as image:
-        task, container = begun(engine, tmp_path, image, own)
+        task, container = begun(engine, tmp_path, own, {"EYAS_IMAGE": image})
         assert task.stdout
         task.stdout.close()
         task.stdout = None
