@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.filesize import decimal
 
-from pipeline.errors import NoSamplesError, NoSpaceError
+from pipeline.errors import NoSamplesError, NoSpaceError, SettingsError
 from pipeline.extract.digests import model_digest, stack_identity
 from pipeline.extract.engines.protocol import EngineOptions
 from pipeline.extract.layers import check_layer_ids, default_layer_ids
@@ -50,6 +50,11 @@ class Job:
         """Bytes of states a token: layers x hidden size x size of an item."""
         return len(self.layer_ids) * self.target.hidden_size * _ITEM_BYTES[self.dtype]
 
+    @property
+    def storage(self) -> str:
+        """How the states will lie on the disk: as asked for; other than bfloat16 ones stay as they are."""
+        return {"float16": "fp16", "float32": "fp32"}.get(self.dtype, self.settings.storage)
+
     def bytes_of(self, units: set[int]) -> int:
         """What these units take on disk, rounded up."""
         chosen = [unit for unit in self.plan.units if unit.index in units]
@@ -82,6 +87,7 @@ class Job:
         return store_identity(
             engine=settings.engine,
             dtype=self.dtype,
+            storage=self.storage,
             hidden_size=self.target.hidden_size,
             num_layers=self.target.num_layers,
             vocab_size=self.target.vocab_size,
@@ -121,13 +127,10 @@ def settle(settings: ExtractSettings) -> Job:
         over_long=settings.over_long,
         vocab_size=target.vocab_size,
     )
-    return Job(
-        settings=settings,
-        target=target,
-        layer_ids=layer_ids,
-        dtype=target.computing_dtype(settings.dtype),
-        plan=plan,
-    )
+    dtype = target.computing_dtype(settings.dtype)
+    if settings.storage != "bf16" and dtype != "bfloat16":
+        raise SettingsError(f"--storage {settings.storage} takes bfloat16 states, and these are {dtype}: leave it out")
+    return Job(settings=settings, target=target, layer_ids=layer_ids, dtype=dtype, plan=plan)
 
 
 def check_usable(job: Job) -> None:

@@ -14,7 +14,7 @@ from pipeline.extract.job import Job
 from pipeline.extract.plan import Unit, read_unit
 from pipeline.extract.progress import RunProgress
 from pipeline.extract.quiet import last_line, output_to
-from pipeline.store.content import non_finite_layers
+from pipeline.store.content import non_finite_layers, row_norms
 from pipeline.store.records import CapturedSample, Rejection
 from pipeline.store.writer import Store
 
@@ -68,7 +68,7 @@ def _capture(job: Job, unit: Unit, engine: Engine) -> tuple[list[CapturedSample]
     states = engine.extract([sample.input_ids for sample in samples])
     captured, rejected = list[CapturedSample](), list[Rejection]()
     for ref, sample, state in zip(unit.samples, samples, states, strict=True):
-        if broken := non_finite_layers(state):
+        if broken := non_finite_layers(state, row_norms(state)):
             reason = f"non-finite states at layer {', '.join(str(job.layer_ids[at]) for at in broken)}"
             rejected.append(Rejection(sample.id, reason, ref.line))
         else:
@@ -79,7 +79,7 @@ def _capture(job: Job, unit: Unit, engine: Engine) -> tuple[list[CapturedSample]
 def _commit(
     store: Store, unit: int, captured: list[CapturedSample], rejected: list[Rejection], progress: RunProgress
 ) -> None:
-    written = store.write_unit(unit, captured, rejected)
+    written = store.write_unit(unit, captured, rejected).bytes
     tokens = sum(len(sample.input_ids) for sample in captured)
     progress.unit_done(unit, samples=len(captured), tokens=tokens, written=written)
 

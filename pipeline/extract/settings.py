@@ -20,6 +20,7 @@ from pipeline.extract.layers import parse_layer_ids
 Dtype = Literal["auto", "bfloat16", "float16", "float32"]
 OverLong = Literal["reject", "cut"]
 EngineName = Literal["speculators", "reference"]
+StorageName = Literal["bf16", "bf16-zstd", "fp8"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +47,8 @@ class ExtractSettings:
     """most tokens in a work unit of more than one sample"""
     dtype: Dtype = "auto"
     """what the target computes in and the states are stored as; auto: the checkpoint's own"""
+    storage: StorageName = "bf16"
+    """how states lie on the disk: as computed; bf16-zstd: compressed without loss; fp8: half the bytes, rounded"""
     trust_remote_code: bool = False
     """run Python code that comes with the checkpoint"""
     over_long: OverLong = "reject"
@@ -94,6 +97,7 @@ def parser() -> argparse.ArgumentParser:
         "gpu_memory_utilization": {"type": float},
         "layer_ids": {"nargs": "+", "metavar": "K"},
         "dtype": {"choices": get_args(Dtype)},
+        "storage": {"choices": get_args(StorageName)},
         "trust_remote_code": {"action": "store_true"},
         "over_long": {"choices": get_args(OverLong)},
         "engine": {"choices": get_args(EngineName)},

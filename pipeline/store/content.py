@@ -4,7 +4,8 @@ A sample's **content sha256** is over, in this order:
 
 1. one line of JSON, `{"dtype":"bfloat16","shape":[rows,layers,hidden]}` plus a newline, with just these spaces and
    names (dtype as torch names it);
-2. the states' bytes, row-major `[rows, layers, hidden]`, little-endian;
+2. the states' bytes, row-major `[rows, layers, hidden]`, little-endian; where the storage loses something, what it
+   keeps instead (see `pipeline.store.storage`);
 3. `input_ids` as little-endian int64, `rows` of them;
 4. `loss_mask` as uint8, `rows` of them.
 """
@@ -13,12 +14,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 
-from pipeline.store.layout import Buffer, Digest
+from pipeline.store.layout import Digest
 from pipeline.store.sidecar import LayerRecord
+
+_NORM_ROWS = 32
+"""Rows whose norms are taken at a time: in float32 they stay in a core's cache, which is 4 times as fast as torch's own
+reduction of all of a bfloat16 tensor."""
 
 
 def tensor_bytes(tensor: torch.Tensor) -> memoryview:
@@ -26,55 +31,68 @@ def tensor_bytes(tensor: torch.Tensor) -> memoryview:
     return memoryview(tensor.view(torch.uint8).numpy()).cast("B")
 
 
-def content_sha256(states: torch.Tensor, input_ids: Buffer, loss_mask: Buffer) -> str:
+def content_sha256(dtype: str, shape: Sequence[int], content: Iterable[torch.Tensor]) -> str:
     """The content sha256 of a sample.
 
     Args:
-        states: `[rows, layers, hidden]`, contiguous, on the CPU.
-        input_ids: bytes of `rows` int64.
-        loss_mask: bytes of `rows` uint8.
+        dtype: as torch names it, of the first tensor.
+        shape: `[rows, layers, hidden]`.
+        content: contiguous, on the CPU: what is kept of the states, then `input_ids` as int64, `loss_mask` as uint8.
     """
-    head = {"dtype": str(states.dtype).removeprefix("torch."), "shape": list(states.shape)}
+    head = {"dtype": dtype, "shape": list(shape)}
     digest: Digest = hashlib.sha256(json.dumps(head, separators=(",", ":")).encode() + b"\n")
-    for piece in (tensor_bytes(states), input_ids, loss_mask):
-        digest.update(piece)
+    for tensor in content:
+        digest.update(tensor_bytes(tensor))  # without the interpreter's lock
     return digest.hexdigest()
 
 
 def row_norms(states: torch.Tensor) -> torch.Tensor:
     """L2 norm of every row and layer, float32 `[rows, layers]`; NaN or infinite where a value is (or overflows)."""
-    norms: torch.Tensor = torch.linalg.vector_norm(states, dim=-1, dtype=torch.float32)
-    return norms
+    if not states.is_cpu or states.dtype == torch.float32:
+        return torch.linalg.vector_norm(states, dim=-1, dtype=torch.float32)
+    rows = states.reshape(-1, states.shape[-1])
+    norms = torch.empty(rows.shape[0])
+    chunk = torch.empty(_NORM_ROWS, rows.shape[1])
+    for start in range(0, rows.shape[0], _NORM_ROWS):
+        part = chunk[: len(rows[start : start + _NORM_ROWS])].copy_(rows[start : start + _NORM_ROWS])
+        torch.linalg.vector_norm(part, dim=-1, out=norms[start : start + _NORM_ROWS])
+    return norms.view(states.shape[:-1])
 
 
-def non_finite_layers(states: torch.Tensor) -> list[int]:
+def non_finite_layers(states: torch.Tensor, norms: torch.Tensor) -> list[int]:
     """Positions (not layer ids) of the layers of `[rows, layers, hidden]` that hold a NaN or an infinity."""
-    suspects = (~row_norms(states).isfinite()).any(dim=0).nonzero().flatten().tolist()
-    return [layer for layer in suspects if _count_non_finite(states[:, layer])]
+    suspects = (~norms.isfinite()).any(dim=0).nonzero().flatten().tolist()
+    return [layer for layer in suspects if count_non_finite(states[:, layer])]
 
 
-def layer_records(states: Iterable[torch.Tensor], layer_ids: Iterable[int]) -> list[LayerRecord]:
-    """Norm statistics and non-finite counts per layer over the samples of a shard.
+def layer_records(
+    norms: torch.Tensor, layer_ids: Sequence[int], non_finite: Sequence[int], errors: Sequence[float | None]
+) -> list[LayerRecord]:
+    """Statistics per layer over the rows of a shard.
 
     Args:
-        states: `[rows, layers, hidden]` each.
+        norms: `[rows, layers]`, as `row_norms` gives them.
         layer_ids: the layers' output ids.
+        non_finite: NaN or infinite values, per layer.
+        errors: the storage's relative error, per layer; None where it has none.
     """
-    samples = list(states)
-    norms = torch.cat([row_norms(sample) for sample in samples])
+    square_sums = norms.double().square().sum(dim=0)
     return [
         LayerRecord(
             output=layer,
             norm_min=_finite(norms[:, at].min()),
             norm_mean=_finite(norms[:, at].double().mean()),
             norm_max=_finite(norms[:, at].max()),
-            non_finite=0 if norms[:, at].isfinite().all() else sum(_count_non_finite(s[:, at]) for s in samples),
+            square_sum=_finite(square_sums[at]),
+            non_finite=non_finite[at],
+            relative_error=errors[at],
         )
         for at, layer in enumerate(layer_ids)
     ]
 
 
-def _count_non_finite(values: torch.Tensor) -> int:
+def count_non_finite(values: torch.Tensor) -> int:
+    """NaN or infinite values in a tensor."""
     return int(values.numel() - values.isfinite().sum())
 
 

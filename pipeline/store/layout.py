@@ -1,24 +1,19 @@
-"""Names of a store's files, and how each is written so that a kill or a power cut leaves it whole or absent."""
+"""Names of a store's files."""
 
 from __future__ import annotations
 
-import errno
-import hashlib
-import os
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from pipeline.errors import NoSpaceError, SettingsError
-from pipeline.files import sync
-
-FORMAT = 1
+FORMAT = 2
+"""1 had a sha256 of each shard file as a whole, and records without a seal."""
 MANIFEST = "manifest.json"
 REJECTED = "rejected.jsonl"
 SHARDS = "shards"
 LOCK = ".lock"
+WRITER_LOCK = ".writer.lock"
+"""held by the process that writes shards, which may be an engine's worker that outlives a killed run for a moment"""
 TEMPORARY = ".tmp"
 """Suffix of a file being written; the lock makes sure that nobody else is writing it."""
 
@@ -35,14 +30,6 @@ class Digest(Protocol):
         """The digest so far."""
 
 
-@dataclass(frozen=True)
-class Written:
-    """A file just written."""
-
-    bytes: int
-    sha256: str
-
-
 def shard_file(store: Path, unit: int) -> Path:
     """The tensors of a unit."""
     return store / SHARDS / f"{unit:06d}.safetensors"
@@ -57,42 +44,3 @@ def unit_of(file: Path) -> int | None:
     """The unit a sidecar or shard file belongs to; None if it is neither."""
     match = re.fullmatch(r"([0-9]{6,})\.(safetensors|json)", file.name)
     return int(match[1]) if match else None
-
-
-def write_synced(file: Path, pieces: Iterable[Buffer]) -> Written:
-    """Write a file under a temporary name, sync it, rename it, and sync its folder.
-
-    Args:
-        file: the final name; what stood there is replaced in one step.
-        pieces: the content, in order; written and hashed without being copied.
-
-    Raises:
-        NoSpaceError: the disk or the quota is full; the temporary file is removed.
-        SettingsError: the folder cannot be written to.
-    """
-    temporary = file.with_name(file.name + TEMPORARY)
-    digest, size = hashlib.sha256(), 0
-    try:
-        with temporary.open("wb", buffering=0) as stream:
-            for piece in pieces:
-                _write_all(stream.write, piece)
-                digest.update(piece)
-                size += memoryview(piece).nbytes
-            os.fsync(stream.fileno())
-        temporary.rename(file)
-        sync(file.parent)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-            raise NoSpaceError(
-                f"no space left on the disk of {file}: free some and run again, finished units are kept"
-            ) from error
-        raise SettingsError(f"cannot write {file}: {error.strerror}") from error
-    return Written(size, digest.hexdigest())
-
-
-def _write_all(write: Callable[[memoryview], int | None], piece: Buffer) -> None:
-    """A single write(2) takes at most 2 GiB and may take less than asked."""
-    view = memoryview(piece).cast("B")
-    while view.nbytes:
-        view = view[write(view) or 0 :]

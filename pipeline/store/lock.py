@@ -6,10 +6,14 @@ import errno
 import fcntl
 import os
 import socket
+import time
 from pathlib import Path
 
 from pipeline.errors import SettingsError, StoreBusyError
 from pipeline.store.layout import LOCK
+
+WORKER_PATIENCE = 30.0
+"""Seconds that an engine's worker, which sees that its run was killed, has to end."""
 
 _held: set[int] = set()
 
@@ -21,22 +25,24 @@ class StoreLock:
     an engine's workers that survive a killed parent; they close their copy as soon as they are forked.
     """
 
-    def __init__(self, store: Path) -> None:
+    def __init__(self, store: Path, name: str = LOCK, patience: float = 0.0) -> None:
         """Take the lock.
 
         Args:
             store: an existing folder.
+            name: of the lock's file in it.
+            patience: seconds to wait for another process that holds it.
 
         Raises:
             StoreBusyError: another process holds it.
             SettingsError: the folder cannot be written to, or its file system has no locks.
         """
         try:
-            self._handle: int | None = os.open(store / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._handle: int | None = os.open(store / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise SettingsError(f"cannot write to {store}: {error.strerror}") from error
         try:
-            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _flock(self._handle, patience)
         except OSError as error:
             holder = os.pread(self._handle, 200, 0).decode(errors="replace").strip()
             os.close(self._handle)
@@ -56,6 +62,20 @@ class StoreLock:
             )  # also for a child forked so lately that it has not closed its copy
             os.close(self._handle)
         self._handle = None
+
+
+def _flock(handle: int, patience: float) -> None:
+    """Lock a file, trying for a while; raises the last BlockingIOError."""
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return
 
 
 def _close_inherited() -> None:

@@ -13,29 +13,19 @@ from typing import Any
 
 from pipeline.errors import InputError, StoreDamagedError, StoreMismatchError
 from pipeline.extract.layers import to_input_numbering
-from pipeline.store.layout import FORMAT, MANIFEST, write_synced
+from pipeline.store.durable import write_synced
+from pipeline.store.layout import FORMAT, MANIFEST
 from pipeline.store.sidecar import finished_units
+from pipeline.store.spec import IDENTITY, identity_sha256
 
 Json = dict[str, Any]
-
-_IDENTITY = (
-    "format",
-    "engine",
-    "dtype",
-    "hidden_size",
-    "num_layers",
-    "vocab_size",
-    "layer_ids",
-    "final_norm_applied",
-    "digests",
-    "settings",
-)
 
 
 def store_identity(  # noqa: PLR0913 - keyword-only: the manifest's fields
     *,
     engine: str,
     dtype: str,
+    storage: str,
     hidden_size: int,
     num_layers: int,
     vocab_size: int,
@@ -48,6 +38,7 @@ def store_identity(  # noqa: PLR0913 - keyword-only: the manifest's fields
     Args:
         engine: its name.
         dtype: of the states and of the computation: "bfloat16", "float16" or "float32".
+        storage: how the states lie on the disk, see `pipeline.store.storage`.
         hidden_size: the target's.
         num_layers: the target's decoder layers.
         vocab_size: the target's.
@@ -59,6 +50,7 @@ def store_identity(  # noqa: PLR0913 - keyword-only: the manifest's fields
         "format": FORMAT,
         "engine": engine,
         "dtype": dtype,
+        "storage": storage,
         "hidden_size": hidden_size,
         "num_layers": num_layers,
         "vocab_size": vocab_size,
@@ -77,7 +69,7 @@ def check_same(store: Path, there: Mapping[str, Any], now: Mapping[str, Any]) ->
     Raises:
         StoreMismatchError: names every field that differs, with both values.
     """
-    old, new = (_flat({key: side.get(key) for key in _IDENTITY}) for side in (there, now))
+    old, new = (_flat({key: side.get(key) for key in IDENTITY}) for side in (there, now))
     differing = [
         f"{name} {_short(old.get(name))} there, {_short(new.get(name))} now"
         for name in sorted(old.keys() | new.keys())
@@ -116,7 +108,10 @@ def read_manifest(store: Path) -> Json:
     if not isinstance(manifest, dict) or manifest.pop("seal", None) != _seal(manifest):
         raise StoreDamagedError(f"{store / MANIFEST} was changed after it was written: restore it, or extract again")
     if manifest.get("format") != FORMAT:
-        raise StoreMismatchError(f"{store} has store format {manifest.get('format')}, this version reads {FORMAT}")
+        raise StoreMismatchError(
+            f"{store} has store format {manifest.get('format')}, this version reads {FORMAT}: extract it again, "
+            "into another folder"
+        )
     return manifest
 
 
@@ -129,7 +124,11 @@ def is_complete(store: Path) -> bool:
     if not (store / MANIFEST).exists():
         return False
     manifest = read_manifest(store)
-    return bool(manifest["status"] == "complete") and len(finished_units(store)) == manifest["counts"]["units"]
+    return bool(manifest["status"] == "complete") and _all_there(store, manifest)
+
+
+def _all_there(store: Path, manifest: Mapping[str, Any]) -> bool:
+    return len(finished_units(store, identity_sha256(manifest))) == int(manifest["counts"]["units"])
 
 
 def _seal(content: Mapping[str, Any]) -> str:

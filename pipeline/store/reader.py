@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from safetensors import SafetensorError, safe_open
 
 from pipeline.errors import InputError, StoreDamagedError
 from pipeline.store.layout import shard_file
 from pipeline.store.manifest import read_manifest
+from pipeline.store.shard import MappedShard
 from pipeline.store.sidecar import Sidecar, finished_units, read_sidecar
+from pipeline.store.spec import StoreSpec
+from pipeline.store.storage import storage_of
 
 
 @dataclass(frozen=True)
@@ -32,9 +35,42 @@ class StoredSample:
 
 class _Place(NamedTuple):
     unit: int
-    start: int
-    """first row in the shard"""
+    at: int
+    """number in the shard"""
     rows: int
+
+
+class OpenShard:
+    """One mapped shard."""
+
+    def __init__(self, spec: StoreSpec, unit: int) -> None:
+        """Map it.
+
+        Raises:
+            StoreDamagedError: it cannot be read.
+        """
+        self._file = shard_file(spec.folder, unit)
+        tensors = MappedShard(self._file).tensors
+        try:
+            self.offsets: list[int] = tensors["offsets"].tolist()
+            self._ids, self._mask = tensors["input_ids"], tensors["loss_mask"]
+            self._states = storage_of(spec.storage).open(tensors, self.offsets)
+        except (KeyError, ValueError) as error:
+            raise StoreDamagedError(f"cannot read {self._file}: {error!r}") from error
+        self._unit = unit
+
+    def sample(self, sample: str, at: int) -> StoredSample:
+        """The shard's sample number `at`, whose id is `sample`.
+
+        Raises:
+            StoreDamagedError: it cannot be decoded.
+        """
+        rows = slice(self.offsets[at], self.offsets[at + 1])
+        try:
+            states = self._states.sample(at)
+        except ValueError as error:
+            raise StoreDamagedError(f"cannot read sample {sample!r} of {self._file}: {error}") from error
+        return StoredSample(sample, self._unit, states, self._ids[rows], self._mask[rows])
 
 
 class StoreReader:
@@ -49,7 +85,8 @@ class StoreReader:
         """
         self.folder = folder
         self.manifest = read_manifest(folder)
-        self.units = sorted(finished_units(folder))
+        self.spec = StoreSpec.of(folder, self.manifest)
+        self.units = sorted(finished_units(folder, self.spec.identity))
         self._places = dict(place for unit in self.units for place in _places(read_sidecar(folder, unit)))
 
     def ids(self) -> list[str]:
@@ -58,7 +95,7 @@ class StoreReader:
 
     def ids_of(self, unit: int) -> list[str]:
         """The captured samples of one unit, in the order of the shard."""
-        return [sample["id"] for sample in read_sidecar(self.folder, unit)["samples"]]
+        return [sample.id for sample in read_sidecar(self.folder, unit).samples]
 
     def rows(self, sample: str) -> int:
         """How many tokens a sample has."""
@@ -71,37 +108,21 @@ class StoreReader:
             InputError: there is no such sample.
             StoreDamagedError: its shard cannot be read.
         """
-        (loaded,) = self._load(self._place(sample).unit, [sample])
-        return loaded
+        place = self._place(sample)
+        return OpenShard(self.spec, place.unit).sample(sample, place.at)
 
     def shards(self) -> Iterator[list[StoredSample]]:
         """The samples of one unit after the other; a unit whose samples were all rejected is left out."""
-        for unit in self.units:
-            if samples := self.ids_of(unit):
-                yield self._load(unit, samples)
+        for unit, places in itertools.groupby(self._places.items(), key=lambda place: place[1].unit):
+            shard = OpenShard(self.spec, unit)
+            yield [shard.sample(sample, place.at) for sample, place in places]
 
     def _place(self, sample: str) -> _Place:
         if sample not in self._places:
             raise InputError(f"{self.folder} holds no sample {sample!r}: it is not of the input, or was rejected")
         return self._places[sample]
 
-    def _load(self, unit: int, samples: Iterable[str]) -> list[StoredSample]:
-        file = shard_file(self.folder, unit)
-        loaded = []
-        try:
-            with safe_open(file, framework="pt") as shard:
-                states, ids, mask = (shard.get_slice(name) for name in ("hidden_states", "input_ids", "loss_mask"))
-                for sample in samples:
-                    _, start, rows = self._places[sample]
-                    place = slice(start, start + rows)
-                    loaded.append(StoredSample(sample, unit, states[place], ids[place], mask[place]))
-        except (SafetensorError, OSError) as error:
-            raise StoreDamagedError(f"cannot read {file}: {error}") from error
-        return loaded
-
 
 def _places(sidecar: Sidecar) -> Iterator[tuple[str, _Place]]:
-    start = 0
-    for sample in sidecar["samples"]:
-        yield sample["id"], _Place(sidecar["unit"], start, sample["rows"])
-        start += sample["rows"]
+    for at, sample in enumerate(sidecar.samples):
+        yield sample.id, _Place(sidecar.unit, at, sample.rows)

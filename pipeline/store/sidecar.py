@@ -1,16 +1,23 @@
-"""A unit's record beside its shard: its samples, their hashes, and what was rejected. Standard library only."""
+"""A unit's record beside its shard: its samples, their hashes, and what was rejected.
+
+A record is one JSON object in one line whose last key is `seal`: the sha256 of all bytes before `,"seal":`. A changed
+bit anywhere in it is found without the other files.
+"""
 
 from __future__ import annotations
 
-import json
+import hashlib
 from pathlib import Path
-from typing import Any, TypedDict
+
+import msgspec
 
 from pipeline.errors import StoreDamagedError
 from pipeline.store.layout import FORMAT, SHARDS, shard_file, sidecar_file, unit_of
 
+_SEAL = b',"seal":"'
 
-class SampleRecord(TypedDict):
+
+class SampleRecord(msgspec.Struct, frozen=True, gc=False):
     """One sample of a shard."""
 
     id: str
@@ -19,14 +26,7 @@ class SampleRecord(TypedDict):
     """of its content, see `pipeline.store.content`"""
 
 
-class FileRecord(TypedDict):
-    """The shard file."""
-
-    bytes: int
-    sha256: str
-
-
-class RejectedRecord(TypedDict):
+class RejectedRecord(msgspec.Struct, frozen=True, gc=False):
     """One sample of the input that is in no shard; also a line of rejected.jsonl."""
 
     id: str | None
@@ -34,23 +34,32 @@ class RejectedRecord(TypedDict):
     reason: str
 
 
-class LayerRecord(TypedDict):
-    """One captured layer over all rows of a shard: L2 norms of rows (None: not finite), and NaN or infinite values."""
+class LayerRecord(msgspec.Struct, frozen=True, gc=False):
+    """One captured layer over all rows of a shard."""
 
     output: int
+    """the layer, in output numbering"""
     norm_min: float | None
+    """smallest L2 norm of a row; None where it is not finite"""
     norm_mean: float | None
     norm_max: float | None
+    square_sum: float | None
+    """the rows' squared norms added up: what means and errors of several shards are weighted with"""
     non_finite: int
+    """NaN or infinite values"""
+    relative_error: float | None = None
+    """Frobenius norm of (stored - computed) over that of computed; None where the storage loses nothing"""
 
 
-class Sidecar(TypedDict):
+class Sidecar(msgspec.Struct, frozen=True, kw_only=True):
     """The JSON object in `shards/NNNNNN.json`."""
 
     format: int
     unit: int
-    shard: FileRecord | None
-    """None where every sample of the unit was rejected: there is no shard file"""
+    identity: str
+    """sha256 of what the unit was made from, see `pipeline.store.manifest.identity_sha256`"""
+    bytes: int | None
+    """of the shard file; None where every sample of the unit was rejected: there is no shard file"""
     rows: int
     trained_tokens: int
     """ones in the loss masks"""
@@ -59,51 +68,61 @@ class Sidecar(TypedDict):
     layers: list[LayerRecord]
 
 
-_NUMBERS = ("unit", "rows", "trained_tokens")
-_LISTS = ("samples", "rejected", "layers")
+_DECODER = msgspec.json.Decoder(Sidecar)
+
+
+def encode_sidecar(sidecar: Sidecar) -> bytes:
+    """The sealed record's bytes."""
+    text = msgspec.json.encode(sidecar)[:-1]
+    return text + _SEAL + hashlib.sha256(text).hexdigest().encode() + b'"}\n'
 
 
 def read_sidecar(store: Path, unit: int) -> Sidecar:
     """The record of a finished unit.
 
     Raises:
-        StoreDamagedError: it is missing, or not what the writer writes.
+        StoreDamagedError: it is missing, or not what the writer wrote.
     """
     file = sidecar_file(store, unit)
     try:
-        record: Any = json.loads(file.read_bytes())
+        return decode_sidecar(file.read_bytes(), unit)
     except (OSError, ValueError) as error:
         raise StoreDamagedError(f"{file} is damaged: {error}") from error
-    sound = (
-        isinstance(record, dict)
-        and record.get("format") == FORMAT
-        and record.get("unit") == unit
-        and all(isinstance(record.get(key), int) for key in _NUMBERS)
-        and all(isinstance(record.get(key), list) for key in _LISTS)
-        and all(_has(sample, id=str, rows=int, sha256=str) for sample in record["samples"])
-        and all(_has(rejected, id=(str, type(None)), line=int, reason=str) for rejected in record["rejected"])
-        and all(_has(layer, output=int, non_finite=int) for layer in record["layers"])
-        and (not record["samples"] if record.get("shard") is None else _has(record["shard"], bytes=int, sha256=str))
-    )
-    if not sound:
-        raise StoreDamagedError(f"{file} is damaged: not the record of unit {unit}")
-    sidecar: Sidecar = record
+
+
+def decode_sidecar(content: bytes, unit: int) -> Sidecar:
+    """A record from its bytes.
+
+    Raises:
+        ValueError: it is not what the writer wrote.
+    """
+    text, _, seal = content.rpartition(_SEAL)
+    if seal != hashlib.sha256(text).hexdigest().encode() + b'"}\n':
+        raise ValueError("it was changed or cut off after it was written")
+    sidecar = _DECODER.decode(text + b"}")  # msgspec's errors are ValueErrors
+    if sidecar.format != FORMAT or sidecar.unit != unit:
+        raise ValueError(f"not the record of unit {unit} in store format {FORMAT}")
     return sidecar
 
 
-def finished_units(store: Path) -> set[int]:
-    """Units that are whole as far as names and sizes tell: a sound record, and a shard file as long as it says."""
+def finished_units(store: Path, identity: str) -> set[int]:
+    """Units that are whole as far as names, records and sizes tell.
+
+    A sound record, of a store with this identity, and a shard file as long as it says.
+
+    Args:
+        store: its folder.
+        identity: see `Sidecar.identity`.
+    """
     units = {unit_of(file) for file in (store / SHARDS).glob("*.json")} - {None}
-    return {unit for unit in units if unit is not None and _is_whole(store, unit)}
+    return {unit for unit in units if unit is not None and whole_sidecar(store, unit, identity)}
 
 
-def _has(record: Any, **kinds: type | tuple[type, ...]) -> bool:
-    return isinstance(record, dict) and all(isinstance(record.get(key, ...), kind) for key, kind in kinds.items())
-
-
-def _is_whole(store: Path, unit: int) -> bool:
+def whole_sidecar(store: Path, unit: int, identity: str) -> Sidecar | None:
+    """The record of a unit that is whole as far as `finished_units` tells, or None."""
     try:
-        shard = read_sidecar(store, unit)["shard"]
-        return shard is None or shard_file(store, unit).stat().st_size == shard["bytes"]
+        sidecar = read_sidecar(store, unit)
+        whole = sidecar.bytes is None or shard_file(store, unit).stat().st_size == sidecar.bytes
     except (StoreDamagedError, OSError):
-        return False
+        return None
+    return sidecar if whole and sidecar.identity == identity else None

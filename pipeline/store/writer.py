@@ -2,39 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import Any, cast
+from typing import Any
 
-from pipeline.errors import AccountError, EngineError, SettingsError
+import msgspec
+
+from pipeline.errors import AccountError, SettingsError, StoreDamagedError, StoreMismatchError
 from pipeline.store import manifest as manifests
 from pipeline.store.digest import sidecars_digest, store_digest
-from pipeline.store.layout import (
-    FORMAT,
-    LOCK,
-    MANIFEST,
-    REJECTED,
-    SHARDS,
-    TEMPORARY,
-    sidecar_file,
-    unit_of,
-    write_synced,
-)
-from pipeline.store.lock import StoreLock
-from pipeline.store.records import CapturedSample, Rejection
-from pipeline.store.sidecar import (
-    FileRecord,
-    LayerRecord,
-    RejectedRecord,
-    SampleRecord,
-    Sidecar,
-    finished_units,
-    read_sidecar,
-)
+from pipeline.store.durable import write_synced
+from pipeline.store.layers import whole_layers
+from pipeline.store.layout import LOCK, MANIFEST, REJECTED, SHARDS, TEMPORARY, WRITER_LOCK, unit_of
+from pipeline.store.lock import WORKER_PATIENCE, StoreLock
+from pipeline.store.records import CapturedSample, Rejection, UnitReport
+from pipeline.store.sidecar import RejectedRecord, finished_units, read_sidecar
+from pipeline.store.spec import StoreSpec, identity_sha256
 
 
 class Store:
@@ -48,13 +34,23 @@ class Store:
         self._lock = lock
 
     @classmethod
-    def open_for_run(cls, folder: Path, identity: Mapping[str, Any], info: Mapping[str, Any] | None = None) -> Store:
-        """Create a store, or take up one that was interrupted.
+    def open_for_run(
+        cls,
+        folder: Path,
+        identity: Mapping[str, Any],
+        info: Mapping[str, Any] | None = None,
+        *,
+        recheck: bool = False,
+        repair: bool = False,
+    ) -> Store:
+        """Create a store, or take up one that was interrupted or damaged.
 
         Args:
             folder: the store's folder; made if missing.
             identity: what `manifest.store_identity` returns; must equal that of the store found there.
             info: noted in a new manifest for later readers, such as "model_path"; need not be the same.
+            recheck: read finished units in full and compute their checksums again, instead of looking at their sizes.
+            repair: do so, and write a damaged manifest anew.
 
         Raises:
             SettingsError: the folder holds something else, or cannot be written to.
@@ -65,62 +61,37 @@ class Store:
         _make_folder(folder)
         lock = StoreLock(folder)
         try:
-            if (folder / MANIFEST).exists():
-                manifest = manifests.read_manifest(folder)
-                manifests.check_same(folder, manifest, identity)
-            else:
-                manifest = {**identity, "info": dict(info or {}), "status": "incomplete"}
-                manifests.write_manifest(folder, manifest)
+            # The writer of a run that was killed may be an engine's worker, which lives on for a moment.
+            StoreLock(folder, WRITER_LOCK, WORKER_PATIENCE).release()
+            manifest = _manifest(folder, identity, info, repair=repair)
             store = cls(folder, manifest, lock)
-            store._remove_leftovers()
+            store._remove_leftovers(recheck=recheck or repair)
         except BaseException:
             lock.release()
             raise
         return store
 
+    @property
+    def spec(self) -> StoreSpec:
+        """What a writer of its units must know."""
+        return StoreSpec.of(self.folder, self._manifest)
+
     def finished_units(self) -> set[int]:
         """Units that need not be done again: their record exists and their shard file has the size it names."""
-        return finished_units(self.folder)
+        return finished_units(self.folder, self.spec.identity)
 
     def is_complete(self) -> bool:
         """Whether the store was finalised and no unit has gone missing since."""
         return manifests.is_complete(self.folder)
 
-    def write_unit(self, index: int, samples: Sequence[CapturedSample], rejected: Sequence[Rejection] = ()) -> int:
-        """Commit a unit: from its return on, no kill and no power cut can lose it. May be called from several threads.
+    def write_unit(
+        self, index: int, samples: Sequence[CapturedSample], rejected: Sequence[Rejection] = ()
+    ) -> UnitReport:
+        """Write and commit a unit, see `pipeline.store.unit.write_unit`: for units that need not overlap anything."""
+        from pipeline.store.unit import write_unit  # imports torch
 
-        Args:
-            index: the unit's number.
-            samples: its samples with their states, in any order; none if all were rejected: there is no shard then.
-            rejected: samples of the unit that could not be captured.
-
-        Returns:
-            Bytes written to the shard file.
-
-        Raises:
-            EngineError: states that are not one row per token, of the identity's layers, hidden size and dtype.
-            NoSpaceError: the disk is full; nothing of the unit is left.
-        """
-        from pipeline.store.shard import write_shard  # imports torch
-
-        for sample in samples:
-            self._check_shape(sample)
-        shard: FileRecord | None = None
-        records, layers = list[SampleRecord](), list[LayerRecord]()
-        if samples:
-            shard, records, layers = write_shard(self.folder, index, samples, self._manifest["layer_ids"]["output"])
-        sidecar = Sidecar(
-            format=FORMAT,
-            unit=index,
-            shard=shard,
-            rows=sum(record["rows"] for record in records),
-            trained_tokens=sum(sum(sample.loss_mask) for sample in samples),
-            samples=records,
-            rejected=[_rejected_record(rejection) for rejection in rejected],
-            layers=layers,
-        )
-        write_synced(sidecar_file(self.folder, index), [json.dumps(sidecar).encode() + b"\n"])
-        return shard["bytes"] if shard else 0
+        with ThreadPoolExecutor(max_workers=2, thread_name_prefix="hash") as pool:
+            return write_unit(self.spec, index, samples, rejected, pool).commit()
 
     def finalise(self, plan_rejected: Iterable[Rejection], input_samples: int) -> dict[str, Any]:
         """Close the account, and write rejected.jsonl and the complete manifest.
@@ -137,9 +108,9 @@ class Store:
         """
         units = sorted(self.finished_units())
         sidecars = [read_sidecar(self.folder, unit) for unit in units]
-        rejected = [_rejected_record(rejection) for rejection in plan_rejected]
-        rejected += [record for sidecar in sidecars for record in sidecar["rejected"]]
-        samples = [(sample["id"], sample["sha256"]) for sidecar in sidecars for sample in sidecar["samples"]]
+        rejected = [RejectedRecord(rejection.id, rejection.line, rejection.reason) for rejection in plan_rejected]
+        rejected += [record for sidecar in sidecars for record in sidecar.rejected]
+        samples = [(sample.id, sample.sha256) for sidecar in sidecars for sample in sidecar.samples]
         self._check_account(Counter(name for name, _ in samples), len(rejected), input_samples, units)
         written = write_synced(self.folder / REJECTED, _lines(rejected))
         self._manifest |= {
@@ -149,10 +120,11 @@ class Store:
                 "captured": len(samples),
                 "rejected": len(rejected),
                 "units": len(units),
-                "rows": sum(sidecar["rows"] for sidecar in sidecars),
-                "trained_tokens": sum(sidecar["trained_tokens"] for sidecar in sidecars),
-                "shard_bytes": sum(sidecar["shard"]["bytes"] for sidecar in sidecars if sidecar["shard"]),
+                "rows": sum(sidecar.rows for sidecar in sidecars),
+                "trained_tokens": sum(sidecar.trained_tokens for sidecar in sidecars),
+                "shard_bytes": sum(sidecar.bytes or 0 for sidecar in sidecars),
             },
+            "layers": whole_layers(sidecars),
             "rejected_sha256": written.sha256,
             "sidecars_sha256": sidecars_digest(self.folder, units),
             "store_digest": store_digest(samples),
@@ -172,16 +144,6 @@ class Store:
     ) -> None:
         self.close()
 
-    def _check_shape(self, sample: CapturedSample) -> None:
-        wanted = (len(sample.input_ids), len(self._manifest["layer_ids"]["output"]), self._manifest["hidden_size"])
-        states = sample.hidden_states
-        dtype = str(states.dtype).removeprefix("torch.")
-        if tuple(states.shape) != wanted or dtype != self._manifest["dtype"]:
-            raise EngineError(
-                f"the engine gave sample {sample.id!r} states {dtype} {list(states.shape)}, not "
-                f"{self._manifest['dtype']} {list(wanted)}: this is a bug of the engine, nothing of the unit was kept"
-            )
-
     def _check_account(self, captured: Counter[str], rejected: int, input_samples: int, units: Sequence[int]) -> None:
         twice = [name for name, times in captured.items() if times > 1]
         if twice:
@@ -192,9 +154,11 @@ class Store:
                 f"samples ({len(units)} units, highest {max(units, default=-1)}): run extract again to complete it"
             )
 
-    def _remove_leftovers(self) -> None:
+    def _remove_leftovers(self, *, recheck: bool) -> None:
         """Remove what an interrupted or damaged run left, so that every file of the folder is a finished unit's."""
         finished = self.finished_units()
+        if recheck:
+            finished = {unit for unit in finished if self._is_sound(unit)}
         for file in [*self.folder.iterdir(), *(self.folder / SHARDS).iterdir()]:
             in_shards = file.parent.name == SHARDS
             if file.name.endswith(TEMPORARY) or (in_shards and unit_of(file) not in finished):
@@ -204,12 +168,51 @@ class Store:
             self._manifest["status"] = "incomplete"
             manifests.write_manifest(self.folder, self._manifest)
 
+    def _is_sound(self, unit: int) -> bool:
+        from pipeline.store.check import unit_faults  # imports torch
+
+        faults, _ = unit_faults(self.spec, read_sidecar(self.folder, unit))
+        return not faults
+
+
+def _manifest(
+    folder: Path, identity: Mapping[str, Any], info: Mapping[str, Any] | None, *, repair: bool
+) -> dict[str, Any]:
+    """The manifest of the store there, checked; of a new store, or of one whose own is damaged, a new one."""
+    if (folder / MANIFEST).exists():
+        try:
+            manifest = manifests.read_manifest(folder)
+        except StoreDamagedError:
+            if not repair:
+                raise
+            _check_units_are_of(folder, identity)
+        else:
+            manifests.check_same(folder, manifest, identity)
+            return manifest
+    manifest = {**identity, "info": dict(info or {}), "status": "incomplete"}
+    manifests.write_manifest(folder, manifest)
+    return manifest
+
+
+def _check_units_are_of(folder: Path, identity: Mapping[str, Any]) -> None:
+    """Before a manifest is replaced: if no unit was made from what this run is given, the run is for another store.
+
+    Raises:
+        StoreMismatchError: so it is.
+    """
+    units = [unit for file in (folder / SHARDS).glob("*.json") if (unit := unit_of(file)) is not None]
+    if units and not finished_units(folder, identity_sha256(identity)):
+        raise StoreMismatchError(
+            f"{folder / MANIFEST} is damaged and its {len(units):,} units were made with other data or settings than "
+            "these: use the store's own again"
+        )
+
 
 def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         found = {file.name for file in folder.iterdir()}
-        known = {LOCK, SHARDS, MANIFEST + TEMPORARY}
+        known = {LOCK, WRITER_LOCK, SHARDS, MANIFEST + TEMPORARY}
         if MANIFEST not in found and found - known:
             raise SettingsError(
                 f"{folder} is not empty and is no store ({min(found - known)!r} is in it, {MANIFEST} is not): "
@@ -220,10 +223,6 @@ def _make_folder(folder: Path) -> None:
         raise SettingsError(f"cannot make the store {folder}: {error.strerror}") from error
 
 
-def _rejected_record(rejection: Rejection) -> RejectedRecord:
-    return cast(RejectedRecord, asdict(rejection))
-
-
 def _lines(rejected: Iterable[RejectedRecord]) -> Iterator[bytes]:
-    for record in sorted(rejected, key=lambda record: record["line"]):
-        yield json.dumps(record).encode() + b"\n"
+    for record in sorted(rejected, key=lambda record: record.line):
+        yield msgspec.json.encode(record) + b"\n"

@@ -12,11 +12,12 @@ from typing import Any
 
 from pipeline.errors import StoreDamagedError
 from pipeline.extract.layers import to_input_numbering
+from pipeline.store.check import unit_faults
 from pipeline.store.digest import sidecars_digest, store_digest
-from pipeline.store.layout import REJECTED, SHARDS, shard_file, unit_of
+from pipeline.store.layout import REJECTED, SHARDS, unit_of
 from pipeline.store.manifest import read_manifest
 from pipeline.store.sidecar import Sidecar, read_sidecar
-from pipeline.verify.shards import shard_faults
+from pipeline.store.spec import StoreSpec
 
 
 @dataclass
@@ -76,24 +77,19 @@ def _layer_faults(manifest: dict[str, Any]) -> Iterator[str]:
         yield f"manifest: layer ids {ids['output']} are not increasing numbers from 0 to {last}"
 
 
-def _unit_faults(store: Path, sidecar: Sidecar, found: Integrity) -> Iterator[str]:
+def _unit_faults(store: Path, sidecar: Sidecar, found: Integrity) -> list[str]:
     found.units += 1
-    found.samples += len(sidecar["samples"])
-    found.rows += sidecar["rows"]
-    found.bytes += sidecar["shard"]["bytes"] if sidecar["shard"] else 0
-    file = shard_file(store, sidecar["unit"])
-    if sidecar["shard"] is None:
-        if file.exists():
-            yield f"{file.name}: exists, but all samples of the unit were rejected"
-        return
-    faults, non_finite = shard_faults(file, sidecar, found.manifest)
+    found.samples += len(sidecar.samples)
+    found.rows += sidecar.rows
+    found.bytes += sidecar.bytes or 0
+    faults, non_finite = unit_faults(StoreSpec.of(store, found.manifest), sidecar)
     found.non_finite += non_finite
-    yield from faults
+    return faults
 
 
 def _account_faults(store: Path, found: Integrity, sidecars: list[Sidecar]) -> Iterator[str]:
     """Counts and digests over the whole store; those of an unfinished store are not known yet."""
-    ids = Counter(sample["id"] for sidecar in sidecars for sample in sidecar["samples"])
+    ids = Counter(sample.id for sidecar in sidecars for sample in sidecar.samples)
     yield from (f"sample {name!r} is in the store {times} times" for name, times in ids.items() if times > 1)
     if found.manifest["status"] != "complete":
         return
@@ -104,7 +100,7 @@ def _account_faults(store: Path, found: Integrity, sidecars: list[Sidecar]) -> I
         "rejected": len(rejected),
         "units": found.units,
         "rows": found.rows,
-        "trained_tokens": sum(sidecar["trained_tokens"] for sidecar in sidecars),
+        "trained_tokens": sum(sidecar.trained_tokens for sidecar in sidecars),
         "shard_bytes": found.bytes,
         "input": found.samples + len(rejected),
     }
@@ -113,10 +109,10 @@ def _account_faults(store: Path, found: Integrity, sidecars: list[Sidecar]) -> I
             yield f"{name}: the manifest says {counts[name]}, the store has {number}"
     if found.manifest["rejected_sha256"] != hashlib.sha256(b"".join(rejected)).hexdigest():
         yield f"{REJECTED}: not the file that was written (sha256)"
-    if found.manifest["sidecars_sha256"] != sidecars_digest(store, (sidecar["unit"] for sidecar in sidecars)):
+    if found.manifest["sidecars_sha256"] != sidecars_digest(store, (sidecar.unit for sidecar in sidecars)):
         yield f"{SHARDS}/*.json: not the files that were written (sha256 over all)"
-    digests = itertools.chain.from_iterable(sidecar["samples"] for sidecar in sidecars)
-    if found.manifest["store_digest"] != store_digest((sample["id"], sample["sha256"]) for sample in digests):
+    samples = itertools.chain.from_iterable(sidecar.samples for sidecar in sidecars)
+    if found.manifest["store_digest"] != store_digest((sample.id, sample.sha256) for sample in samples):
         yield "the store digest is not that of the samples"
 
 

@@ -25,7 +25,9 @@ def identity(**changes: Any) -> dict[str, Any]:
         "digests": {"data": "d" * 64, "model": "e" * 64, "stack": "f" * 64, "plan": "0" * 64},
         "settings": {"tp_size": 1},
     }
-    return store_identity(**{**fields, **changes})
+    fields |= changes
+    fields.setdefault("storage", {"bfloat16": "bf16", "float32": "fp32"}[fields["dtype"]])
+    return store_identity(**fields)
 
 
 def captured(number: int, dtype: torch.dtype = torch.bfloat16) -> CapturedSample:

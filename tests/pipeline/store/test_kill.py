@@ -18,9 +18,11 @@ from typing import Any
 import pipeline.store.shard  # noqa: F401 - imported before the forks, once
 from pipeline.store.manifest import is_complete, read_manifest
 from pipeline.store.sidecar import finished_units
+from pipeline.store.spec import identity_sha256
 from pipeline.store.writer import Store
 from tests.pipeline.store.fake import captured, identity
 
+IDENTITY = identity_sha256(identity())
 UNITS = 30
 KILLS = 20
 LINES = 1200
@@ -81,9 +83,9 @@ def test_killed_at_random_moments_and_resumed_the_store_is_the_same(tmp_path: Pa
     while not is_complete(folder):
         line = rng.randrange(1, LINES) if len(stages) < KILLS else sys.maxsize
         if run_and_die(folder, report, line, rng.choice(["open_for_run", "write_unit", "write_unit"])):
-            stages.append(len(finished_units(folder)))
+            stages.append(len(finished_units(folder, IDENTITY)))
         reported = {int(unit) for unit in report.read_text().splitlines()}
-        assert reported <= finished_units(folder), "a unit that was reported as written is gone"
+        assert reported <= finished_units(folder, IDENTITY), "a unit that was reported as written is gone"
     assert len(stages) == KILLS
     assert len(set(stages)) > KILLS / 4, f"the kills were not spread over the run: {stages}"
     assert read_manifest(folder)["store_digest"] == read_manifest(tmp_path / "whole")["store_digest"]
@@ -91,4 +93,8 @@ def test_killed_at_random_moments_and_resumed_the_store_is_the_same(tmp_path: Pa
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(f.relative_to(folder)): f.read_bytes() for f in folder.rglob("*") if f.is_file() and f.name != ".lock"}
+    return {
+        str(f.relative_to(folder)): f.read_bytes()
+        for f in folder.rglob("*")
+        if f.is_file() and not f.name.endswith("lock")
+    }

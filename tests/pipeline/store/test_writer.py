@@ -36,6 +36,7 @@ def test_a_finished_store_holds_what_the_contract_says(filled: Callable[..., Pat
     folder = filled(units=2)
     assert files(folder) == [
         ".lock",
+        ".writer.lock",
         "manifest.json",
         "rejected.jsonl",
         *("shards/000000.json", "shards/000000.safetensors", "shards/000001.json", "shards/000001.safetensors"),
@@ -198,10 +199,10 @@ def test_sidecars_count_non_finite_values_and_measure_norms_per_layer(tmp_path: 
     states[1, 3, 0] = 3e38  # its square overflows float32: an infinite norm, but a finite value
     with Store.open_for_run(tmp_path / "store", identity()) as store:
         store.write_unit(0, [CapturedSample("s", [1, 2], [0, 1], states)])
-    layers = read_sidecar(tmp_path / "store", 0)["layers"]
-    assert [(layer["output"], layer["non_finite"]) for layer in layers] == [(1, 0), (2, 0), (3, 3), (5, 0)]
-    assert (layers[0]["norm_min"], layers[0]["norm_mean"], layers[0]["norm_max"]) == (0.0, 2.5, 5.0)
-    assert layers[2]["norm_max"] is None
+    layers = read_sidecar(tmp_path / "store", 0).layers
+    assert [(layer.output, layer.non_finite) for layer in layers] == [(1, 0), (2, 0), (3, 3), (5, 0)]
+    assert (layers[0].norm_min, layers[0].norm_mean, layers[0].norm_max, layers[0].square_sum) == (0.0, 2.5, 5.0, 25.0)
+    assert layers[2].norm_max is None
 
 
 def test_bits_come_back_as_they_went_in(filled: Callable[..., Path]) -> None:

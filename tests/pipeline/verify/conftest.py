@@ -69,6 +69,7 @@ def make_store(
         identity = store_identity(
             engine="reference",
             dtype=dtype,
+            storage={"bfloat16": "bf16", "float32": "fp32"}[dtype],
             hidden_size=128,
             num_layers=6,
             vocab_size=VOCAB_SIZE,

@@ -1,0 +1,90 @@
+"""One unit against its record: every byte is read and every hash computed again."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from pipeline.errors import StoreDamagedError
+from pipeline.store.content import content_sha256, count_non_finite
+from pipeline.store.layout import shard_file
+from pipeline.store.shard import MappedShard
+from pipeline.store.sidecar import Sidecar
+from pipeline.store.spec import StoreSpec
+from pipeline.store.storage import ShardStates, storage_of
+
+
+def unit_faults(spec: StoreSpec, sidecar: Sidecar) -> tuple[list[str], int]:
+    """Everything wrong with a unit, and how many values in its states are NaN or infinite.
+
+    Args:
+        spec: of the store.
+        sidecar: what should be in the unit.
+    """
+    file = shard_file(spec.folder, sidecar.unit)
+    if sidecar.identity != spec.identity:
+        return [f"{file.name}: its record is of a store that was made from something else"], 0
+    if sidecar.bytes is None:
+        return ([f"{file.name}: exists, but all samples of the unit were rejected"] if file.exists() else []), 0
+    try:
+        if file.stat().st_size != sidecar.bytes:
+            return [f"{file.name}: {file.stat().st_size:,} bytes, its record says {sidecar.bytes:,}"], 0
+        return _shard_faults(spec, sidecar, MappedShard(file).tensors)
+    except OSError as error:
+        return [f"{file.name}: cannot be read: {error.strerror}"], 0
+    except (StoreDamagedError, ValueError) as error:
+        return [f"{file.name}: {error}"], 0
+
+
+def _shard_faults(spec: StoreSpec, sidecar: Sidecar, tensors: dict[str, torch.Tensor]) -> tuple[list[str], int]:
+    name = shard_file(spec.folder, sidecar.unit).name
+    offsets = [0, *itertools.accumulate(sample.rows for sample in sidecar.samples)]
+    if faults := list(_shape_faults(name, tensors, sidecar, spec, offsets)):
+        return faults, 0
+    states = storage_of(spec.storage).open(tensors, offsets)
+    faults = list(_mask_faults(name, tensors["loss_mask"], sidecar))
+    counted = [0] * len(spec.layer_ids)
+    for at, sample in enumerate(sidecar.samples):
+        rows = slice(offsets[at], offsets[at + 1])
+        if _content_sha256(spec, states, at, tensors["input_ids"][rows], tensors["loss_mask"][rows]) != sample.sha256:
+            faults.append(f"{name}: sample {sample.id!r} is not what was written (content sha256)")
+        decoded = states.sample(at)
+        counted = [count + count_non_finite(decoded[:, layer]) for layer, count in enumerate(counted)]
+    found = list(zip(spec.layer_ids, counted, strict=True))
+    if found != [(layer.output, layer.non_finite) for layer in sidecar.layers]:
+        faults.append(f"{name}: non-finite values by layer are {found}, its record says otherwise")
+    return faults, sum(counted)
+
+
+def _shape_faults(
+    name: str, tensors: dict[str, Any], sidecar: Sidecar, spec: StoreSpec, offsets: list[int]
+) -> Iterator[str]:
+    if sidecar.rows != offsets[-1]:
+        yield f"{name}: its record says {sidecar.rows} rows, and {offsets[-1]} over its samples"
+    shapes = storage_of(spec.storage).shapes(tensors, offsets, len(spec.layer_ids), spec.hidden_size)
+    wanted = {
+        **shapes,
+        "input_ids": ("int64", [offsets[-1]]),
+        "loss_mask": ("uint8", [offsets[-1]]),
+        "offsets": ("int64", [len(offsets)]),
+    }
+    there = {key: (str(t.dtype).removeprefix("torch."), list(t.shape)) for key, t in tensors.items()}
+    if there != wanted:
+        differing = sorted(key for key in there.keys() | wanted.keys() if there.get(key) != wanted.get(key))
+        yield f"{name}: {differing[0]} is {there.get(differing[0])}, not {wanted.get(differing[0])}"
+    elif tensors["offsets"].tolist() != offsets:
+        yield f"{name}: its offsets are not the sums of its samples' rows"
+
+
+def _mask_faults(name: str, mask: torch.Tensor, sidecar: Sidecar) -> Iterator[str]:
+    trained = int(mask.sum())
+    if int(mask.max()) > 1 or trained != sidecar.trained_tokens:
+        yield f"{name}: its loss masks are not {sidecar.trained_tokens} ones and otherwise zeros"
+
+
+def _content_sha256(spec: StoreSpec, states: ShardStates, at: int, ids: torch.Tensor, mask: torch.Tensor) -> str:
+    shape = [len(ids), len(spec.layer_ids), spec.hidden_size]
+    return content_sha256(storage_of(spec.storage).content_dtype, shape, (*states.content(at), ids, mask))
