@@ -154,18 +154,22 @@ def serve(way: Callable[[Iterable[Unit]], Any], job: Job, answers: TextIO) -> No
 def extraction(job: Job) -> Callable[[Iterable[Unit]], Any]:
     """The stage's path, from the first unit's tokens to the last shard's fsync."""
     import atexit
+    from contextlib import ExitStack
+    from functools import partial
 
     from pipeline.extract.engines.protocol import start_engine
     from pipeline.extract.progress import RunProgress
     from pipeline.extract.run import extract_units
+    from pipeline.extract.supervise import Supervisor
     from pipeline.store.writer import Store
 
-    engine = start_engine("speculators", job.engine_options())
-    atexit.register(engine.close)
     store = Store.open_for_run(job.settings.output_dir, job.identity())
-    events = job.settings.output_dir / "events.jsonl"
-    progress = RunProgress(sys.stderr, events, tokens=job.tokens, done_tokens=0)
-    return lambda units: extract_units(job, store, units, engine, progress)
+    progress = RunProgress(sys.stderr, job.settings.output_dir / "events.jsonl", tokens=job.tokens, done_tokens=0)
+    start = partial(start_engine, "speculators", job.engine_options())
+    until_exit = ExitStack()
+    atexit.register(until_exit.close)
+    engine = until_exit.enter_context(Supervisor(start, store.spec, job.settings.unit_deadline, progress))
+    return lambda units: extract_units(job, units, engine)
 
 
 def bare_prefill(job: Job) -> Callable[[Iterable[Unit]], Any]:

@@ -35,7 +35,8 @@ def main(argv: list[str]) -> int:
     check_usable(job)
     folder = job.settings.output_dir
     info = {"model_path": str(job.target.folder.absolute()), "prepared_data": str(job.settings.prepared_data)}
-    with Store.open_for_run(folder, job.identity(), info) as store:
+    checks = {"recheck": job.settings.recheck, "repair": job.settings.repair}
+    with Store.open_for_run(folder, job.identity(), info, **checks) as store:
         rate = _complete(job, store)
         manifest = store.finalise(job.plan.rejected, job.plan.input_samples)
     console = Console()

@@ -76,6 +76,7 @@ class Job:
             tp_size=settings.tp_size,
             gpu_memory_utilization=settings.gpu_memory_utilization,
             trust_remote_code=settings.trust_remote_code,
+            unit_deadline=settings.unit_deadline,
         )
 
     def identity(self) -> dict[str, Any]:

@@ -18,6 +18,8 @@ from rich.filesize import decimal
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from pipeline.store.records import UnitReport
+
 
 class RunProgress:
     """Counts what a run has done; draws it, and appends every unit to `events.jsonl`."""
@@ -31,7 +33,7 @@ class RunProgress:
             tokens: in the whole plan.
             done_tokens: of these, finished by earlier runs.
         """
-        self.samples = self.tokens = self.bytes = 0
+        self.samples = self.tokens = self.bytes = self.rejected = 0
         self._started = time.monotonic()
         console = Console(file=terminal)
         self._bar = Progress(
@@ -67,21 +69,24 @@ class RunProgress:
         self.event("engine ready", seconds=round(self.seconds, 3))
         self._started = time.monotonic()
 
-    def unit_done(self, unit: int, *, samples: int, tokens: int, written: int) -> None:
-        """Count a committed unit.
-
-        Args:
-            unit: its number.
-            samples: captured in it.
-            tokens: captured in it.
-            written: bytes of its shard.
-        """
-        self.samples += samples
-        self.tokens += tokens
-        self.bytes += written
-        self.event("unit", unit=unit, samples=samples, tokens=tokens, bytes=written, seconds=round(self.seconds, 3))
+    def unit_done(self, report: UnitReport) -> None:
+        """Count a committed unit."""
+        self.samples += report.samples
+        self.tokens += report.rows
+        self.bytes += report.bytes
+        self.rejected += len(report.rejected)
+        self.event(
+            "unit",
+            unit=report.unit,
+            samples=report.samples,
+            tokens=report.rows,
+            rejected=len(report.rejected),
+            bytes=report.bytes,
+            seconds=round(self.seconds, 3),
+        )
         figures = f"{self.samples:,} samples · {self.tokens:,} tokens · {self.rate:,.0f} tok/s · {decimal(self.bytes)}"
-        self._bar.update(self._task, advance=tokens, figures=figures)
+        rejected = f" · {self.rejected:,} rejected" if self.rejected else ""
+        self._bar.update(self._task, advance=report.rows, figures=figures + rejected)
 
     def __enter__(self) -> RunProgress:
         self._bar.start()

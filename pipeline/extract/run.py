@@ -1,21 +1,21 @@
-"""The run: units that are not done go through the engine, and what comes back is committed while the next one runs."""
+"""The run: units that are not done go through the engine, which leaves them in the store."""
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, TextIO
 
 from pipeline.errors import EngineError
-from pipeline.extract.engines.protocol import Engine, start_engine
+from pipeline.extract.engines.protocol import start_engine
 from pipeline.extract.job import Job
 from pipeline.extract.plan import Unit, read_unit
 from pipeline.extract.progress import RunProgress
 from pipeline.extract.quiet import last_line, output_to
-from pipeline.store.content import non_finite_layers, row_norms
-from pipeline.store.records import CapturedSample, Rejection
+from pipeline.extract.supervise import Supervisor
+from pipeline.store.records import OrderedSample, UnitOrder
 from pipeline.store.writer import Store
 
 ENGINE_LOG = "logs/engine.log"
@@ -39,49 +39,32 @@ def run_units(job: Job, store: Store, todo: set[int]) -> float:
     """
     log = store.folder / ENGINE_LOG
     units = [unit for unit in job.plan.units if unit.index in todo]
+    start = partial(start_engine, job.settings.engine, job.engine_options())
     with _signals_interrupt(), output_to(log) as terminal, _progress(job, store, units, terminal) as progress:
         try:
-            with closing(start_engine(job.settings.engine, job.engine_options())) as engine:
+            with Supervisor(start, store.spec, job.settings.unit_deadline, progress) as engine:
                 progress.engine_ready()
-                extract_units(job, store, units, engine, progress)
+                extract_units(job, units, engine)
         except EngineError as error:
             told = last_line(log)
             raise EngineError(f"{error}{f' [{told}]' if told else ''}; its log is {log}") from error
         return progress.rate
 
 
-def extract_units(job: Job, store: Store, units: Iterable[Unit], engine: Engine, progress: RunProgress) -> None:
-    """One unit is computed while the one before it is written: at most two units' states are in memory."""
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="store") as writer:
-        pending: Future[None] | None = None
-        for unit in units:
-            captured, rejected = _capture(job, unit, engine)
-            if pending is not None:
-                pending.result()
-            pending = writer.submit(_commit, store, unit.index, captured, rejected, progress)
-        if pending is not None:
-            pending.result()
-
-
-def _capture(job: Job, unit: Unit, engine: Engine) -> tuple[list[CapturedSample], list[Rejection]]:
-    samples = read_unit(job.settings.prepared_data, unit)
-    states = engine.extract([sample.input_ids for sample in samples])
-    captured, rejected = list[CapturedSample](), list[Rejection]()
-    for ref, sample, state in zip(unit.samples, samples, states, strict=True):
-        if broken := non_finite_layers(state, row_norms(state)):
-            reason = f"non-finite states at layer {', '.join(str(job.layer_ids[at]) for at in broken)}"
-            rejected.append(Rejection(sample.id, reason, ref.line))
-        else:
-            captured.append(CapturedSample(sample.id, sample.input_ids, sample.loss_mask, state))
-    return captured, rejected
-
-
-def _commit(
-    store: Store, unit: int, captured: list[CapturedSample], rejected: list[Rejection], progress: RunProgress
-) -> None:
-    written = store.write_unit(unit, captured, rejected).bytes
-    tokens = sum(len(sample.input_ids) for sample in captured)
-    progress.unit_done(unit, samples=len(captured), tokens=tokens, written=written)
+def extract_units(job: Job, units: Iterable[Unit], engine: Supervisor) -> None:
+    """One unit is computed while the one before it is written; on return all are on the disk."""
+    for unit in units:
+        samples = read_unit(job.settings.prepared_data, unit)
+        engine.capture(
+            UnitOrder(
+                unit.index,
+                tuple(
+                    OrderedSample(sample.id, ref.line, sample.input_ids, sample.loss_mask)
+                    for ref, sample in zip(unit.samples, samples, strict=True)
+                ),
+            )
+        )
+    engine.finish()
 
 
 def _progress(job: Job, store: Store, units: list[Unit], terminal: TextIO) -> RunProgress:

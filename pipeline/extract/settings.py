@@ -47,6 +47,8 @@ class ExtractSettings:
     """most tokens in a work unit of more than one sample"""
     dtype: Dtype = "auto"
     """what the target computes in and the states are stored as; auto: the checkpoint's own"""
+    unit_deadline: int = 900
+    """seconds a work unit may take before its engine counts as hung and is started again"""
     storage: StorageName = "bf16"
     """how states lie on the disk: as computed; bf16-zstd: compressed without loss; fp8: half the bytes, rounded"""
     trust_remote_code: bool = False
@@ -55,11 +57,15 @@ class ExtractSettings:
     """what happens to a sample of more than --max-seq-len tokens"""
     engine: EngineName = "speculators"
     """speculators: patched speculators on vLLM; reference: transformers, one sample at a time"""
+    recheck: bool = False
+    """before going on, compute the checksums of finished units again instead of looking at sizes"""
+    repair: bool = False
+    """find what is damaged in a store, finished or not, and extract that again, alone"""
     dry_run: bool = False
     """print the plan, the steps and the bytes, and write nothing"""
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "max_seq_len", "tp_size", "token_budget"):
+        for name in ("batch_size", "max_seq_len", "tp_size", "token_budget", "unit_deadline"):
             if getattr(self, name) < 1:
                 raise SettingsError(f"{_flag(name)} must be at least 1, not {getattr(self, name)}")
         share = self.gpu_memory_utilization
@@ -101,6 +107,8 @@ def parser() -> argparse.ArgumentParser:
         "trust_remote_code": {"action": "store_true"},
         "over_long": {"choices": get_args(OverLong)},
         "engine": {"choices": get_args(EngineName)},
+        "recheck": {"action": "store_true"},
+        "repair": {"action": "store_true"},
         "dry_run": {"action": "store_true"},
     }
     meanings = _field_texts()

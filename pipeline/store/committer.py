@@ -61,7 +61,14 @@ class Committer:
         self._units: list[Future[UnitReport]] = []
         self._failure: BaseException | None = None
 
-    def submit(self, order: UnitOrder, states: torch.Tensor, norms: torch.Tensor, free: Callable[[], None]) -> None:
+    def submit(
+        self,
+        order: UnitOrder,
+        states: torch.Tensor,
+        norms: torch.Tensor,
+        free: Callable[[], None],
+        ready: Callable[[], None] = lambda: None,
+    ) -> None:
         """Hand over a unit; returns at once.
 
         Args:
@@ -69,8 +76,9 @@ class Committer:
             states: `[rows, layers, hidden]`, sample after sample.
             norms: their rows' L2 norms, float32 `[rows, layers]`.
             free: called when the states are no longer needed, from another thread; also if the unit failed.
+            ready: called before they are read, from another thread; returns when they are all there.
         """
-        written = self._writer.submit(self._write, order, states, norms, free)
+        written = self._writer.submit(self._write, order, states, norms, free, ready)
         self._units.append(self._syncer.submit(self._sync, written))
 
     def committed(self, *, wait: bool = False) -> Committed:
@@ -103,12 +111,18 @@ class Committer:
         self.close()
 
     def _write(
-        self, order: UnitOrder, states: torch.Tensor, norms: torch.Tensor, free: Callable[[], None]
+        self,
+        order: UnitOrder,
+        states: torch.Tensor,
+        norms: torch.Tensor,
+        free: Callable[[], None],
+        ready: Callable[[], None],
     ) -> PendingUnit:
         self._unsynced.acquire()
         try:
             if self._failure is not None:
                 raise self._failure  # the store ends before the unit that failed first
+            ready()
             captured, rejected = captured_samples(order, states, norms, self._spec.layer_ids)
             return write_unit(self._spec, order.unit, captured, rejected, self._hashers)
         except BaseException as failure:

@@ -38,13 +38,18 @@ class PendingUnit:
         if self._shard is not None:
             self._shard.commit()
         write_synced(sidecar_file(self._spec.folder, sidecar.unit), [encode_sidecar(sidecar)])
-        rejected = tuple(Rejection(record.id, record.reason, record.line) for record in sidecar.rejected)
-        return UnitReport(sidecar.unit, len(sidecar.samples), sidecar.rows, sidecar.bytes or 0, rejected)
+        return report_of(sidecar)
 
     def discard(self) -> None:
         """Remove what was written."""
         if self._shard is not None:
             self._shard.discard()
+
+
+def report_of(sidecar: Sidecar) -> UnitReport:
+    """What a run is told of a unit with this record."""
+    rejected = tuple(Rejection(record.id, record.reason, record.line) for record in sidecar.rejected)
+    return UnitReport(sidecar.unit, len(sidecar.samples), sidecar.rows, sidecar.bytes or 0, rejected)
 
 
 def captured_samples(

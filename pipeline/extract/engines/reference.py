@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import torch
 
+from pipeline.extract.engines.local import LocalEngine
 from pipeline.extract.engines.protocol import EngineOptions
 from pipeline.verify.reference import ReferenceModel
 
 
-class ReferenceEngine:
+class ReferenceEngine(LocalEngine):
     """Computes every sample alone; several times slower than vLLM on a GPU, about as fast on a CPU."""
 
     def __init__(self, options: EngineOptions) -> None:
@@ -19,6 +20,7 @@ class ReferenceEngine:
         Raises:
             InputError, EngineError: as `ReferenceModel`.
         """
+        super().__init__()
         self._layer_ids = options.layer_ids
         self._model: ReferenceModel | None = ReferenceModel(
             options.target.folder, options.dtype, trust_remote_code=options.trust_remote_code
@@ -31,4 +33,5 @@ class ReferenceEngine:
 
     def close(self) -> None:
         """Free the target's memory."""
+        super().close()
         self._model = None

@@ -9,12 +9,17 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 
 from pipeline.errors import EngineError
 from pipeline.extract.engines.protocol import EngineOptions
+from pipeline.store.committer import Committed
+from pipeline.store.records import OrderedSample, UnitOrder
+from pipeline.store.spec import StoreSpec
 
 CPU_KV_CACHE_GIB = "4"
 """Room that vLLM is told of on a CPU, of which the generator takes a fifth; unset, vLLM would claim half the memory."""
@@ -30,6 +35,7 @@ class SpeculatorsEngine:
             EngineError: with the first line of what vLLM or speculators said.
         """
         set_environment(options)
+        self._unit_rows = max(options.token_budget, options.max_seq_len)
         # Both log and read the environment as they are imported.
         from speculators.data_generation.vllm_hidden_states_generator import VllmHiddenStatesGenerator
 
@@ -45,6 +51,7 @@ class SpeculatorsEngine:
                 max_num_seqs=options.batch_size,
                 tensor_parallel_size=options.tp_size,
                 trust_remote_code=options.trust_remote_code,
+                worker_extension_cls="pipeline.extract.engines.worker.StoringWorkerExtension",
             )
         except Exception as error:  # vLLM raises bare Exception, its dependencies anything
             raise EngineError(f"the engine did not start: {_first_line(error)}") from error
@@ -53,13 +60,44 @@ class SpeculatorsEngine:
         for queue in self._generator.executor.response_mqs:
             queue._read_spin_timer = _Nap()
 
+    @property
+    def alive(self) -> bool:
+        """See `Engine.alive`."""
+        return not self._generator.executor.is_failed
+
     def extract(self, samples: Sequence[Sequence[int]]) -> list[torch.Tensor]:
-        """See `Engine.extract`."""
-        try:
+        """See `Engine.extract`; the states come through the engine's RPC channel, for callers that want few."""
+        with _failures_told():
             results = self._generator.generate([list(sample) for sample in samples])
-        except (RuntimeError, TimeoutError, ValueError) as error:
-            raise EngineError(f"the engine failed on a unit: {_first_line(error)}") from error
-        return [torch.stack(result["hidden_states"], dim=1) for result in results]
+            return [torch.stack(result["hidden_states"], dim=1) for result in results]
+
+    def write_to(self, spec: StoreSpec) -> None:
+        """See `Engine.write_to`; the writer is the worker of tensor-parallel rank 0."""
+        with _failures_told():
+            self._call("open_store", spec, self._unit_rows, sorted(os.sched_getaffinity(0)))
+
+    def capture(self, order: UnitOrder, passes: Sequence[int]) -> Committed:
+        """See `Engine.capture`."""
+        with self._unit(order, passes):
+            committed: Committed = self._call("end_unit")
+        return committed
+
+    def check(self, samples: Sequence[Sequence[int]]) -> None:
+        """See `Engine.check`."""
+        order = UnitOrder(-1, tuple(OrderedSample("", 0, list(sample), []) for sample in samples))
+        with self._unit(order, [len(samples)]):
+            self._call("drop_unit")
+
+    def finish(self) -> Committed:
+        """See `Engine.finish`."""
+        with _failures_told():
+            done: Committed = self._call("finish_units")
+        return done
+
+    def kill(self) -> None:
+        """See `Engine.kill`."""
+        for worker in self._generator.executor.workers:
+            worker.proc.kill()
 
     def close(self) -> None:
         """End the workers; they get 4 s to leave by themselves, then SIGTERM, then SIGKILL (vLLM's own sequence)."""
@@ -67,6 +105,38 @@ class SpeculatorsEngine:
             generator.executor.shutdown()
             del generator
             gc.collect()
+
+    @contextmanager
+    def _unit(self, order: UnitOrder, passes: Sequence[int]) -> Iterator[None]:
+        """A unit begun and computed; given up again where that, or what is then done with it, fails."""
+        with _failures_told():
+            try:
+                self._call("begin_unit", order)
+                self._prefill([sample.input_ids for sample in order.samples], passes)
+                yield
+            except TimeoutError:
+                self.kill()  # its answer would be taken for that of the next call
+                raise
+            except Exception:
+                if self.alive:
+                    self._call("drop_unit")
+                raise
+
+    def _prefill(self, samples: Sequence[list[int]], passes: Sequence[int]) -> None:
+        """Compute samples in passes, their rows placed one after the other."""
+        start = row = 0
+        for count in passes:
+            part = samples[start : start + count]
+            start += count
+            places = []
+            for request, rows in self._generator.add_requests(part):
+                places.append((request, row))
+                row += rows
+            self._call("place_rows", places)
+            self._generator.prefill()
+
+    def _call(self, method: str, *arguments: Any) -> Any:
+        return self._generator.executor.collective_rpc(method, args=arguments, unique_reply_rank=0)
 
 
 class _Nap:
@@ -97,6 +167,8 @@ def set_environment(options: EngineOptions) -> None:
     if options.max_seq_len == options.target.max_positions:
         # The one position more that is asked for above is never used.
         os.environ["VLLM_ALLOW_LONG_MAX_MODEL_LEN"] = "1"
+    # The run's own deadline comes first.
+    os.environ.setdefault("VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS", str(2 * options.unit_deadline))
     if torch.cuda.is_available():
         return
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", CPU_KV_CACHE_GIB)
@@ -113,6 +185,14 @@ def _shared_out(cpus: Sequence[int], ranks: int) -> str:
     share = max(len(cpus) // ranks, 1)
     starts = [rank * share % len(cpus) for rank in range(ranks)]
     return "|".join(",".join(str(cpu) for cpu in cpus[start : start + share]) for start in starts)
+
+
+@contextmanager
+def _failures_told() -> Iterator[None]:
+    try:
+        yield
+    except (RuntimeError, TimeoutError, ValueError) as error:
+        raise EngineError(f"the engine failed on a unit: {_first_line(error)}") from error
 
 
 def _first_line(error: BaseException) -> str:

@@ -26,6 +26,7 @@ def options(target, **changed) -> EngineOptions:
             "tp_size": 1,
             "gpu_memory_utilization": 0.8,
             "trust_remote_code": False,
+            "unit_deadline": 600,
         }
         | changed
     )
