@@ -18,6 +18,8 @@ from pipeline.extract.settings import parse
 from pipeline.store.layout import REJECTED
 from pipeline.store.writer import Store
 
+_SHOWN = 4
+
 
 def main(argv: list[str]) -> int:
     """Run the stage; `--help` tells the flags.
@@ -54,6 +56,8 @@ def _complete(job: Job, store: Store) -> float | None:
         return None
     check_space(job, todo)
     console = Console(stderr=True)
+    if store.discarded:
+        console.print(f"{_listed(store.discarded)} {'was' if len(store.discarded) == 1 else 'were'} half or damaged")
     if finished:
         console.print(f"{len(finished):,} of {len(job.plan.units):,} units are done, going on with the others")
     console.print(f"{job.samples:,} samples, {job.tokens:,} tokens; this run writes {decimal(job.bytes_of(todo))}")
@@ -69,6 +73,11 @@ def _complete(job: Job, store: Store) -> float | None:
         raise
 
 
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(sorted(names)[:_SHOWN])
+    return f"{shown} and {len(names) - _SHOWN:,} more files" if len(names) > _SHOWN else shown
+
+
 def _print_plan(job: Job) -> None:
     """What `--dry-run` shows: everything that is known without the target's weights."""
     settings, target, units = job.settings, job.target, job.plan.units
@@ -79,6 +88,7 @@ def _print_plan(job: Job) -> None:
         "engine": f"{settings.engine}, tensor parallel {settings.tp_size}, "
         f"memory utilization {settings.gpu_memory_utilization}",
         "layers": f"outputs {job.layer_ids}, which serving calls inputs {to_input_numbering(job.layer_ids)}",
+        "storage": job.storage,
         "samples": f"{job.samples:,} in units + {len(job.plan.rejected):,} rejected = {job.plan.input_samples:,}",
         "tokens": f"{job.tokens:,}",
         "steps": f"{len(units):,} units of at most {settings.batch_size} samples and {settings.token_budget:,} "

@@ -19,6 +19,8 @@ from pipeline.extract.target import Target, locate_target, read_target
 from pipeline.store.manifest import store_identity
 
 _ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
+_SCALE_BYTES = 4
+"""a float32 for each row and layer of fp8"""
 _ROW_OVERHEAD = 9
 """bytes a row beside its states: an int64 token id and a uint8 of loss mask"""
 _SAMPLE_OVERHEAD = 256
@@ -47,7 +49,12 @@ class Job:
 
     @property
     def bytes_per_token(self) -> int:
-        """Bytes of states a token: layers x hidden size x size of an item."""
+        """Bytes of states a token on the disk: layers x hidden size x size of an item.
+
+        Of bf16-zstd the most that it can be: how far it goes below is known when it is written.
+        """
+        if self.storage == "fp8":
+            return len(self.layer_ids) * (self.target.hidden_size + _SCALE_BYTES)
         return len(self.layer_ids) * self.target.hidden_size * _ITEM_BYTES[self.dtype]
 
     @property

@@ -109,8 +109,8 @@ def read_manifest(store: Path) -> Json:
         raise StoreDamagedError(f"{store / MANIFEST} was changed after it was written: restore it, or extract again")
     if manifest.get("format") != FORMAT:
         raise StoreMismatchError(
-            f"{store} has store format {manifest.get('format')}, this version reads {FORMAT}: extract it again, "
-            "into another folder"
+            f"{store} has store format {manifest.get('format')}, this version reads {FORMAT}: move it away, or "
+            "extract into another folder"
         )
     return manifest
 

@@ -153,7 +153,11 @@ def test_repair_extracts_what_is_damaged_again_and_leaves_all_else_alone(stage, 
     assert code == 0, errors
     assert stage("verify", store)[0] == 0
     for name, (content, time_written) in before.items():
-        assert (store / name).read_bytes() == content, name
+        if name.stem == "manifest":
+            told = [json.loads(text) | {"info": None, "seal": None} for text in (content, (store / name).read_bytes())]
+            assert told[0] == told[1]
+        else:
+            assert (store / name).read_bytes() == content, name
         untouched = (store / name).stat().st_mtime_ns == time_written
         done_again = name.stem in {"000001", "000002", "manifest", "rejected"}
         assert untouched != done_again, name
@@ -165,7 +169,7 @@ def test_recheck_finds_the_unit_whose_content_changed_where_sizes_say_nothing(st
     flip(store / "shards/000001.safetensors", 0.7)
     assert "were done already" in stage(*command)[1]
     assert stage("verify", store)[0] == 45
-    code, output, errors = stage(*command, "--recheck")
+    code, _, errors = stage(*command, "--recheck")
     assert code == 0, errors
     assert "3 of 4 units are done" in " ".join(errors.split())
     assert stage("verify", store)[0] == 0
