@@ -130,7 +130,7 @@ def test_the_same_data_and_settings_give_the_same_plan(tmp_path: Path) -> None:
 
 
 def test_a_plan_keeps_its_digest_so_that_stores_of_earlier_versions_go_on(tmp_path: Path) -> None:
-    rows = [sample(f"ü{i}\n\"", 3 * i + 1) for i in range(9)]
+    rows = [sample(f'ü{i}\n"', 3 * i + 1) for i in range(9)]
     # rejected in this project's own words: a library's may change with its version
     bad = [sample("", 1), sample("x", 2, input_ids=[0, 100]), sample("x", 2, loss_mask=[0, 3])]
     file = write(tmp_path, *rows[:4], "", *bad, *rows[3:])
