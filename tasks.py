@@ -372,11 +372,19 @@ def bench_compare(_: Context, one: str, two: str) -> None:
     stages.compare(one, two)
 
 
+@task(name="scale", **STAGE, iterable=["samples"], help={"samples": "how many; may be given again"})
+def bench_scale(_: Context, samples: list[str]) -> None:
+    """Measure plans and stores as samples grow."""
+    from ops import stages
+
+    stages.scale(samples)
+
+
 def commands() -> Collection:
     """All commands, those about one thing in a group of their own."""
     top = Collection(extract, prepare, verify, build, smoke, shell, logs, stop, test, lint, doctor)
     top.add_collection(Collection("patch", patch_status, patch_verify, patch_new, patch_refresh, patch_rebase))
-    top.add_collection(Collection("bench", bench_extract, bench_compare))
+    top.add_collection(Collection("bench", bench_extract, bench_compare, bench_scale))
     top.add_collection(Collection("stack", stack_lock, stack_show, stack_verify, stack_pin_nightly))
     return top
 

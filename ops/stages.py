@@ -113,8 +113,17 @@ def bench(module: str) -> None:
 
 def compare(one: str, two: str) -> None:
     """Become the comparison of two stores."""
+    _become_module("bench.compare", one, two)
+
+
+def scale(samples: list[str]) -> None:
+    """Become the measurement of plans and stores of so many samples."""
+    _become_module("bench.scale", *(["--samples", *samples] if samples else []))
+
+
+def _become_module(module: str, *arguments: str) -> None:
     environment = ensure(load(STACKS / EXTRACT))
-    become([str(environment / "bin" / "python"), "-m", "bench.compare", one, two], offline=True)
+    become([str(environment / "bin" / "python"), "-m", module, *arguments], offline=True)
 
 
 def to_flags(given: dict[str, Any]) -> list[str]:

@@ -2,8 +2,8 @@
 
 One pass over tokenized.jsonl: it is hashed, every line is checked, and samples are packed in data order into units
 (next-fit: a sample that does not fit opens a new unit). A plan holds byte offsets, not tokens: 100,000 samples of
-2,000 tokens are 1.5 GB of JSON that must never all be in memory. `read_unit` fetches a unit's tokens when its turn
-comes.
+2,000 tokens are 2 GB of JSON that must never all be in memory, and a million samples are planned in 250 MiB
+(bench/scale.py measures it). `read_unit` fetches a unit's tokens when its turn comes.
 """
 
 from __future__ import annotations
@@ -11,18 +11,26 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+import msgspec
 
 from pipeline.errors import InputError
 from pipeline.extract.samples import BadSampleError, TokenizedSample, decode_sample
 from pipeline.store.records import Rejection
 
+_BUFFER = 1 << 20
+"""bytes; of the default, 8 KiB, a line of 2,000 tokens is put together from three reads"""
 
-@dataclass(frozen=True)
-class SampleRef:
-    """Where a usable sample lies in tokenized.jsonl."""
+
+class SampleRef(msgspec.Struct, frozen=True, gc=False):
+    """Where a usable sample lies in tokenized.jsonl.
+
+    A struct that the garbage collector does not visit rather than a dataclass: a plan has one for every sample, and it
+    takes 56 bytes instead of 120 and a tenth of the time to make.
+    """
 
     id: str
     line: int
@@ -33,7 +41,7 @@ class SampleRef:
     """tokens to extract; fewer than the line has where an over-long sample is cut"""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Unit:
     """Samples that go through the engine together; a shard of the store."""
 
@@ -83,26 +91,24 @@ def build_plan(  # noqa: PLR0913 - keyword-only, one for each flag that shapes a
         InputError: the file cannot be read, or is not the one its header describes.
     """
     digest = hashlib.sha256()
-    usable: list[SampleRef] = []
+    usable: dict[str, SampleRef] = {}
     rejected: list[Rejection] = []
-    lines_of: dict[str, int] = {}
     for line, offset, text in _lines(prepared):
         digest.update(text)
-        if not text.strip():
+        if text.isspace():
             continue
         try:
             sample = decode_sample(text, vocab_size)
-            if sample.id in lines_of:
-                raise BadSampleError(sample.id, f"duplicate id, first on line {lines_of[sample.id]}")
+            if first := usable.get(sample.id):
+                raise BadSampleError(sample.id, f"duplicate id, first on line {first.line}")
             if len(sample.input_ids) > max_seq_len and over_long == "reject":
                 raise BadSampleError(sample.id, f"over long: {len(sample.input_ids)} tokens, at most {max_seq_len}")
         except BadSampleError as bad:
             rejected.append(Rejection(bad.sample_id, bad.reason, line))
             continue
-        lines_of[sample.id] = line
-        usable.append(SampleRef(sample.id, line, offset, min(len(sample.input_ids), max_seq_len)))
+        usable[sample.id] = SampleRef(sample.id, line, offset, min(len(sample.input_ids), max_seq_len))
     _check_header(prepared, digest.hexdigest())
-    units = tuple(_pack(usable, batch_size, token_budget))
+    units = tuple(_pack(usable.values(), batch_size, token_budget))
     return Plan(units, tuple(rejected), len(usable) + len(rejected), _plan_digest(units, rejected), digest.hexdigest())
 
 
@@ -134,7 +140,7 @@ def read_unit(prepared: Path, unit: Unit) -> list[TokenizedSample]:
 def _lines(file: Path) -> Iterator[tuple[int, int, bytes]]:
     offset = 0
     try:
-        with file.open("rb") as stream:
+        with file.open("rb", buffering=_BUFFER) as stream:
             for line, text in enumerate(stream, start=1):
                 yield line, offset, text
                 offset += len(text)
@@ -177,5 +183,6 @@ def _plan_digest(units: Iterable[Unit], rejected: Iterable[Rejection]) -> str:
     for unit in units:
         digest.update(json.dumps([[sample.id, sample.line, sample.length] for sample in unit.samples]).encode() + b"\n")
     for rejection in rejected:
-        digest.update(json.dumps(asdict(rejection), sort_keys=True).encode() + b"\n")
+        row = {"id": rejection.id, "line": rejection.line, "reason": rejection.reason}
+        digest.update(json.dumps(row).encode() + b"\n")
     return digest.hexdigest()
