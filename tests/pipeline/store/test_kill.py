@@ -20,7 +20,7 @@ from pipeline.store.manifest import is_complete, read_manifest
 from pipeline.store.sidecar import finished_units
 from pipeline.store.spec import identity_sha256
 from pipeline.store.writer import Store
-from tests.pipeline.store.fake import captured, identity
+from tests.pipeline.store.fake import captured, contents, identity
 
 IDENTITY = identity_sha256(identity())
 UNITS = 30
@@ -90,11 +90,3 @@ def test_killed_at_random_moments_and_resumed_the_store_is_the_same(tmp_path: Pa
     assert len(set(stages)) > KILLS / 4, f"the kills were not spread over the run: {stages}"
     assert read_manifest(folder)["store_digest"] == read_manifest(tmp_path / "whole")["store_digest"]
     assert contents(folder) == contents(tmp_path / "whole")
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {
-        str(f.relative_to(folder)): f.read_bytes()
-        for f in folder.rglob("*")
-        if f.is_file() and not f.name.endswith("lock")
-    }
