@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import threading
@@ -15,9 +16,10 @@ from queue import SimpleQueue
 import pytest
 import torch
 
-from pipeline.errors import NoSpaceError, StoreBusyError
+from pipeline.errors import NoSpaceError, SettingsError, StoreBusyError
 from pipeline.store import committer as committers
 from pipeline.store import durable
+from pipeline.store import unit as units
 from pipeline.store.committer import Committer
 from pipeline.store.content import row_norms
 from pipeline.store.records import Rejection, UnitOrder
@@ -73,6 +75,29 @@ def test_units_in_the_background_are_the_same_files_as_units_written_one_by_one(
         there = read_sidecar(store.folder, report.unit)
         assert (report.samples, report.rows, report.bytes) == (3, there.rows, there.bytes)
     assert contents(store.folder) == contents(filled("one-by-one"))
+
+
+def test_content_name_and_folder_are_synced_in_this_order_the_record_last(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done, fsync, rename = list[str](), os.fsync, Path.rename
+
+    def noted_fsync(handle: int) -> None:
+        fsync(handle)
+        done.append("sync " + Path(f"/proc/self/fd/{handle}").readlink().name)
+
+    def noted_rename(old: Path, new: Path) -> Path:
+        done.append(f"name {new.name}")
+        return rename(old, new)
+
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    monkeypatch.setattr(Path, "rename", noted_rename)
+    with Committer(store.spec) as committer:
+        submit(committer, 0)
+    assert done == [
+        *("sync 000000.safetensors.tmp", "name 000000.safetensors", "sync shards"),
+        *("sync 000000.json.tmp", "name 000000.json", "sync shards"),
+    ]
 
 
 def test_what_was_committed_is_told_once(store: Store) -> None:
@@ -194,6 +219,35 @@ def test_after_a_failed_sync_a_unit_that_was_written_already_is_not_committed(
         committed = committer.committed(wait=True)
     assert (committed.reports, type(committed.failure)) == ([], NoSpaceError)
     assert [file.name for file in (store.folder / "shards").iterdir()] == ["000000.safetensors"]
+
+
+def test_once_a_unit_has_failed_no_other_is_written(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    (store.folder / "shards" / "000001.safetensors.tmp").symlink_to("/dev/full")
+    created, new_file = list[str](), units.NewFile
+    monkeypatch.setattr(units, "NewFile", lambda file: created.append(file.name) or new_file(file))
+    with Committer(store.spec) as committer:
+        for unit in range(4):
+            submit(committer, unit)
+    assert created == ["000000.safetensors", "000001.safetensors"]
+
+
+def test_a_unit_whose_folder_refuses_even_its_removal_fails_with_the_first_error(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_only(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    with stuck_disk(monkeypatch) as released, Committer(store.spec) as committer:
+        freed = []
+        for unit in range(2):
+            submit(committer, unit, lambda unit=unit: freed.append(unit))  # type: ignore[misc]
+        wait_until(lambda: freed == [0, 1])
+        monkeypatch.setattr(Path, "rename", read_only)
+        monkeypatch.setattr(Path, "unlink", read_only)
+        released.set()
+        failures = [unit.exception() for unit in committer._units]
+    assert [type(failure) for failure in failures] == [SettingsError, SettingsError]
+    assert "Read-only file system" in str(failures[0])
 
 
 def test_a_store_has_one_writer_at_a_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
