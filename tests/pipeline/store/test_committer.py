@@ -191,16 +191,15 @@ def test_a_failure_is_told_once_and_nothing_is_written_after_it(store: Store, mo
     assert len(list((store.folder / "shards").iterdir())) == 4
 
 
-def test_a_unit_that_was_written_before_a_failing_one_is_still_committed(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_unit_that_was_written_before_a_failing_one_is_still_committed(store: Store) -> None:
     (store.folder / "shards" / "000001.safetensors.tmp").symlink_to("/dev/full")
-    freed = []
-    with stuck_disk(monkeypatch) as released, Committer(store.spec) as committer:
+    freed, syncer_busy = list[int](), threading.Event()
+    with Committer(store.spec) as committer:
+        committer._syncer.submit(syncer_busy.wait, PATIENCE)
         submit(committer, 0)
         submit(committer, 1, lambda: freed.append(1))
-        wait_until(lambda: freed == [1])  # unit 1 has failed, unit 0 is not on the disk yet
-        released.set()
+        wait_until(lambda: freed == [1])  # unit 1 has failed, unit 0 waits to be synced
+        syncer_busy.set()
         committed = committer.committed(wait=True)
     assert [report.unit for report in committed.reports] == [0]
     assert isinstance(committed.failure, NoSpaceError)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -247,7 +248,9 @@ def test_a_clock_that_goes_backwards_changes_nothing(
     monkeypatch.setattr(time, "time", lambda: float(next(falling)))
     monkeypatch.setattr(time, "time_ns", lambda: next(falling) * 10**9)
     (tmp_path / "store").mkdir()
-    with a_process_that(lambda: holds_the_writers_lock(tmp_path / "store", seconds=0.3)):
+    with a_process_that(lambda: holds_the_writers_lock(tmp_path / "store", seconds=0.5)):
+        with pytest.raises(StoreBusyError):
+            StoreLock(tmp_path / "store", WRITER_LOCK, patience=0.1)  # patience ends though the clock goes back
         run(tmp_path / "store")
     for file in (tmp_path / "store").rglob("*"):
         os.utime(file, (0, 0))
@@ -289,6 +292,9 @@ def a_process_that(does: Callable[[], None]) -> Iterator[int]:
     os.close(reading)
     try:
         yield child
+    except BaseException:
+        os.kill(child, signal.SIGKILL)
+        raise
     finally:
         os.waitpid(child, 0)
 
