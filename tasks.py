@@ -369,7 +369,35 @@ def bench_compare(_: Context, one: str, two: str) -> None:
     """Compare two stores of the same samples bit by bit."""
     from ops import stages
 
-    stages.compare(one, two)
+    stages.bench_alone("bench.compare", one, two)
+
+
+@task(
+    name="store",
+    **STAGE,
+    help={
+        "folder": "where to write; the system's folder for temporary files when not given",
+        "steps": "steps of the engine in one turn",
+        "equivalent_gb": "how much each way writes in all",
+    },
+)
+def bench_store(
+    _: Context, folder: str | None = None, steps: str | None = None, equivalent_gb: str | None = None
+) -> None:
+    """Measure writing a store against the disk itself."""
+    flags = given(locals())
+    from ops import stages
+
+    stages.bench_alone("bench.store", *stages.to_flags(flags))
+
+
+@task(name="kill", **STAGE, help={"kills": "how many runs are killed"})
+def bench_kill(_: Context, kills: str | None = None) -> None:
+    """Kill runs at random moments and compare what comes of them."""
+    flags = given(locals())
+    from ops import stages
+
+    stages.bench("bench.kill", *stages.to_flags(flags))
 
 
 @task(name="scale", **STAGE, iterable=["samples"], help={"samples": "how many; may be given again"})
@@ -377,14 +405,15 @@ def bench_scale(_: Context, samples: list[str]) -> None:
     """Measure plans and stores as samples grow."""
     from ops import stages
 
-    stages.scale(samples)
+    stages.bench_alone("bench.scale", *stages.to_flags({"samples": samples}))
 
 
 def commands() -> Collection:
     """All commands, those about one thing in a group of their own."""
     top = Collection(extract, prepare, verify, build, smoke, shell, logs, stop, test, lint, doctor)
     top.add_collection(Collection("patch", patch_status, patch_verify, patch_new, patch_refresh, patch_rebase))
-    top.add_collection(Collection("bench", bench_extract, bench_compare, bench_scale))
+    measured = (bench_extract, bench_compare, bench_scale, bench_store, bench_kill)
+    top.add_collection(Collection("bench", *measured))
     top.add_collection(Collection("stack", stack_lock, stack_show, stack_verify, stack_pin_nightly))
     return top
 

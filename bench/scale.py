@@ -47,13 +47,14 @@ def main(argv: list[str]) -> int:
     """Measure and print the table."""
     flags = argparse.ArgumentParser(prog="python -m bench.scale", description=__doc__.split("\n")[0])
     numbers = [10**4, 10**5, 10**6]
-    flags.add_argument("--samples", type=int, nargs="+", default=numbers, help="how many (default: %(default)s)")
+    flags.add_argument("--samples", type=int, action="append", help=f"how many; may be given again (default: {numbers})")
     flags.add_argument("--measure", nargs=2, metavar=("WHAT", "FOLDER"), help=argparse.SUPPRESS)
     given = flags.parse_args(argv)
     if given.measure:
         what, folder = given.measure
         print(json.dumps(measured(MEASURES[what](Path(folder)))))
         return 0
+    given.samples = given.samples or numbers
     if min(given.samples) < 1:
         flags.error(f"--samples must be at least 1, not {min(given.samples)}")
     needed, there = BYTES_A_SAMPLE * max(given.samples), tempfile.gettempdir()

@@ -99,29 +99,21 @@ def shell(given: dict[str, Any]) -> None:
     commands.shell(load(STACKS / EXTRACT), call, given["gpus"])
 
 
-def bench(module: str) -> None:
+def bench(module: str, *arguments: str) -> None:
     """Become a benchmark, run on the demo.
 
     Args:
         module: the benchmark's module; it takes --model-path and --prepared-data.
+        arguments: more of them.
     """
     runtime = LocalRuntime(load(STACKS / EXTRACT))
     prepared = demo.prepare(runtime, [])
     where = ["--model-path", str(demo.ensure_target(runtime)), "--prepared-data", str(prepared)]
-    become([str(runtime.environment / "bin" / "python"), "-m", module, *where], offline=True)
+    become([str(runtime.environment / "bin" / "python"), "-m", module, *where, *arguments], offline=True)
 
 
-def compare(one: str, two: str) -> None:
-    """Become the comparison of two stores."""
-    _become_module("bench.compare", one, two)
-
-
-def scale(samples: list[str]) -> None:
-    """Become the measurement of plans and stores of so many samples."""
-    _become_module("bench.scale", *(["--samples", *samples] if samples else []))
-
-
-def _become_module(module: str, *arguments: str) -> None:
+def bench_alone(module: str, *arguments: str) -> None:
+    """Become a benchmark that needs neither target nor data."""
     environment = ensure(load(STACKS / EXTRACT))
     become([str(environment / "bin" / "python"), "-m", module, *arguments], offline=True)
 

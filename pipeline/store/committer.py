@@ -59,7 +59,8 @@ class Committer:
         self._syncer = ThreadPoolExecutor(1, "sync", initializer=bind)
         self._unsynced = threading.Semaphore(2)
         self._units: list[Future[UnitReport]] = []
-        self._failure: BaseException | None = None
+        self._failure: BaseException | None = None  # no unit is written once there is one
+        self._end: BaseException | None = None  # nor committed after the first one that failed, as the syncer sees them
 
     def submit(
         self,
@@ -134,12 +135,12 @@ class Committer:
     def _sync(self, written: Future[PendingUnit]) -> UnitReport:
         try:
             pending = written.result()
-            if self._failure is not None:
+            if self._end is not None:
                 pending.discard()
-                raise self._failure
+                raise self._end
             return pending.commit()
         except BaseException as failure:
-            self._failure = failure
+            self._failure = self._end = failure
             raise
         finally:
             self._unsynced.release()

@@ -14,6 +14,10 @@ from pipeline.errors import NoSpaceError, SettingsError
 from pipeline.files import sync
 from pipeline.store.layout import TEMPORARY, Buffer
 
+_PIECE = 32 << 20
+"""Bytes after which the kernel is asked to start on the disk, which it would leave idle until the fsync: a shard of
+470 MB on ext4 is on the disk in two thirds of the time. Shorter files are not worth it."""
+
 
 @dataclass(frozen=True)
 class Written:
@@ -41,17 +45,25 @@ class NewFile:
         with self._errors_told():
             self._stream = self._temporary.open("wb", buffering=0)
         self.bytes = 0
+        self._let_go = 0
+        """bytes that the kernel was asked to write back"""
 
     def write(self, piece: Buffer) -> None:
         """Append bytes; they are not copied."""
+        view = memoryview(piece).cast("B")
         with self._errors_told():
-            _write_all(self._stream.write, piece)
-        self.bytes += memoryview(piece).nbytes
+            for start in range(0, view.nbytes, _PIECE):
+                part = view[start : start + _PIECE]
+                _write_all(self._stream.write, part)
+                self.bytes += part.nbytes
+                self._let_go_up_to(self.bytes // _PIECE * _PIECE)
 
     def commit(self) -> None:
         """Have the content on the disk, then the name, then the folder that holds the name."""
         with self._errors_told():
             os.fsync(self._stream.fileno())
+            if self._let_go:  # terabytes of states must not push all else out of the page cache
+                os.posix_fadvise(self._stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             self._stream.close()
             self._temporary.rename(self._file)
             sync(self._file.parent)
@@ -59,7 +71,13 @@ class NewFile:
     def discard(self) -> None:
         """Remove the temporary file; after `commit` there is none."""
         self._stream.close()
-        self._temporary.unlink(missing_ok=True)
+        remove_if_possible(self._temporary)
+
+    def _let_go_up_to(self, end: int) -> None:
+        """Say that these bytes will not be read soon: Linux begins to write back dirty ones, and does not wait."""
+        if end > self._let_go:
+            os.posix_fadvise(self._stream.fileno(), self._let_go, end - self._let_go, os.POSIX_FADV_DONTNEED)
+            self._let_go = end
 
     @contextmanager
     def _errors_told(self) -> Iterator[None]:

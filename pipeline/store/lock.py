@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -50,8 +51,9 @@ class StoreLock:
                 raise StoreBusyError(f"{store} is being written by {holder}: wait for it, or stop it") from error
             raise SettingsError(f"cannot lock {store}: {error.strerror}; use a file system with file locks") from error
         _held.add(self._handle)
-        os.ftruncate(self._handle, 0)
-        os.pwrite(self._handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+        with contextlib.suppress(OSError):  # a full disk; who holds it is only for people
+            os.ftruncate(self._handle, 0)
+            os.pwrite(self._handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
 
     def release(self) -> None:
         """Let go of the store; a second call does nothing."""

@@ -14,7 +14,7 @@ import msgspec
 from pipeline.errors import AccountError, SettingsError, StoreDamagedError, StoreMismatchError
 from pipeline.store import manifest as manifests
 from pipeline.store.digest import sidecars_digest, store_digest
-from pipeline.store.durable import write_synced
+from pipeline.store.durable import told, write_synced
 from pipeline.store.layers import whole_layers
 from pipeline.store.layout import LOCK, MANIFEST, REJECTED, SHARDS, TEMPORARY, WRITER_LOCK, unit_of
 from pipeline.store.lock import WORKER_PATIENCE, StoreLock
@@ -162,7 +162,10 @@ class Store:
         for file in [*self.folder.iterdir(), *(self.folder / SHARDS).iterdir()]:
             in_shards = file.parent.name == SHARDS
             if file.name.endswith(TEMPORARY) or (in_shards and unit_of(file) not in finished):
-                file.unlink()
+                try:
+                    file.unlink()
+                except OSError as error:
+                    raise told(error, file) from error
                 self.discarded.append(file.name)
         if self._manifest["status"] == "complete" and len(finished) != self._manifest["counts"]["units"]:
             self._manifest["status"] = "incomplete"

@@ -1,44 +1,60 @@
 """SIGKILL at any moment loses nothing that was finished, and leaves nothing that is not.
 
-A moment is a line of the store's own code: the run is killed just before its n-th executed line, n drawn at random,
-so that kills land between any two steps of the commit protocol on machines of any speed.
+A moment is a line of the store's own code, in any of the committer's threads: the run is killed just before its n-th
+executed line, n drawn at random, so that kills land between any two steps of the commit protocol on machines of any
+speed. `bench.kill` does the same with moments of time, on the demo target.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
+import shutil
 import signal
 import sys
+import threading
 import traceback
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import pipeline.store.shard  # noqa: F401 - imported before the forks, once
+from pipeline.store.committer import Committer
 from pipeline.store.manifest import is_complete, read_manifest
 from pipeline.store.sidecar import finished_units
 from pipeline.store.spec import identity_sha256
 from pipeline.store.writer import Store
-from tests.pipeline.store.fake import captured, identity
+from tests.pipeline.store.fake import contents, identity, submit
 
 IDENTITY = identity_sha256(identity())
 UNITS = 30
-KILLS = 20
-LINES = 1200
+KILLS = 24
+LINES = 2000
 """A unit runs through some hundreds of lines, opening a store through more and more."""
+STARTS = ("open_for_run", "submit", "_write", "_sync", "commit")
+"""Functions from whose first call on lines are counted; the committer's writer and syncer are threads of their own."""
 
 
 def run(folder: Path, report: Path) -> None:
-    """Complete the store, as extract does: units in plan order, skipping what is there."""
+    """Complete the store, as extract does: units in plan order through the committer, skipping what is there."""
     with Store.open_for_run(folder, identity()) as store:
-        done = store.finished_units()
-        for unit in range(UNITS):
-            if unit not in done:
-                store.write_unit(unit, [captured(3 * unit + i) for i in range(3)])
-                with report.open("a") as stream:
-                    stream.write(f"{unit}\n")
+        done, buffers = store.finished_units(), threading.Semaphore(2)
+        with Committer(store.spec) as committer:
+            for unit in range(UNITS):
+                if unit not in done:
+                    buffers.acquire()
+                    submit(committer, unit, buffers.release)
+                    tell(committer, report)
+            tell(committer, report, wait=True)
         store.finalise([], 3 * UNITS)
+
+
+def tell(committer: Committer, report: Path, *, wait: bool = False) -> None:
+    """Note in a file what was committed, as a run tells its user."""
+    committed = committer.committed(wait=wait)
+    assert committed.failure is None
+    with report.open("a") as stream:
+        stream.writelines(f"{done.unit}\n" for done in committed.reports)
 
 
 def run_and_die(folder: Path, report: Path, line: int, start: str) -> bool:
@@ -58,19 +74,19 @@ def run_and_die(folder: Path, report: Path, line: int, start: str) -> bool:
 
 
 def kill_at(line: int, start: str) -> None:
-    """SIGKILL this process at the n-th line that its main thread executes in the store's code after `start` began."""
-    left, started = line, False
+    """SIGKILL this process at the n-th line that its threads execute in the store's code after `start` began."""
+    lines, started = itertools.count(1), threading.Event()
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal left, started
         if "/pipeline/store/" not in frame.f_code.co_filename or "tests" in frame.f_code.co_filename:
             return None
-        started = started or frame.f_code.co_name == start
-        left -= started and event == "line"
-        if left == 0:
+        if frame.f_code.co_name == start:
+            started.set()
+        if event == "line" and started.is_set() and next(lines) == line:
             os.kill(os.getpid(), signal.SIGKILL)
         return trace
 
+    threading.settrace(trace)
     sys.settrace(trace)
 
 
@@ -79,10 +95,10 @@ def test_killed_at_random_moments_and_resumed_the_store_is_the_same(tmp_path: Pa
     run(tmp_path / "whole", tmp_path / "whole.txt")
     folder, report = tmp_path / "killed", tmp_path / "killed.txt"
     report.touch()
-    stages = []
+    stages, starts = [], itertools.cycle(STARTS)
     while not is_complete(folder):
         line = rng.randrange(1, LINES) if len(stages) < KILLS else sys.maxsize
-        if run_and_die(folder, report, line, rng.choice(["open_for_run", "write_unit", "write_unit"])):
+        if run_and_die(folder, report, line, next(starts)):
             stages.append(len(finished_units(folder, IDENTITY)))
         reported = {int(unit) for unit in report.read_text().splitlines()}
         assert reported <= finished_units(folder, IDENTITY), "a unit that was reported as written is gone"
@@ -92,9 +108,17 @@ def test_killed_at_random_moments_and_resumed_the_store_is_the_same(tmp_path: Pa
     assert contents(folder) == contents(tmp_path / "whole")
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    return {
-        str(f.relative_to(folder)): f.read_bytes()
-        for f in folder.rglob("*")
-        if f.is_file() and not f.name.endswith("lock")
-    }
+def test_killed_while_it_is_finalised_a_store_is_finalised_by_the_next_run(tmp_path: Path) -> None:
+    whole, folder, report = tmp_path / "whole", tmp_path / "killed", tmp_path / "told.txt"
+    run(whole, report)
+    shutil.copytree(whole, folder)
+    with Store.open_for_run(folder, identity()) as store:
+        units = store.finished_units()
+    last = next(line for line in itertools.count(100, 100) if not run_and_die(folder, report, line, "finalise"))
+    for line in range(last, 0, -last // 12):
+        (folder / "manifest.json").unlink()
+        (folder / "rejected.jsonl").unlink()
+        run_and_die(folder, report, line, "finalise")
+        assert finished_units(folder, IDENTITY) == units
+        run(folder, report)
+        assert contents(folder) == contents(whole)
