@@ -80,6 +80,15 @@ def test_the_account_closes_and_a_rejected_samples_line_names_its_data(parts: Pa
     assert rejections(tmp_path / "more") == rejections(tmp_path / "out")
 
 
+def test_a_sample_that_was_rejected_beside_captured_ones_is_listed_once(tmp_path: Path) -> None:
+    with Store.open_for_run(tmp_path / "a", identity()) as store:
+        store.write_unit(0, [captured(0)], [Rejection("nan", "non-finite states at layer 3", 2)])
+        store.finalise([], 2)
+    merge(tmp_path / "out", [tmp_path / "a"])
+    assert counts(tmp_path / "out") == (1, 1, 2)
+    assert [record["id"] for record in rejections(tmp_path / "out")] == ["nan"]
+
+
 def test_the_manifest_says_what_it_was_made_from(parts: Parts, tmp_path: Path) -> None:
     merge(tmp_path / "out", parts)
     manifest = read_manifest(tmp_path / "out")
@@ -156,8 +165,19 @@ def test_an_unfinished_store_is_refused(parts: Parts, tmp_path: Path) -> None:
         merge(tmp_path / "out", [*parts, tmp_path / "half"])
 
 
-@pytest.mark.parametrize("damage", ["record", "cut shard", "lost unit", "other record", "rejected.jsonl"])
-def test_a_store_that_is_not_what_was_written_is_refused(parts: Parts, tmp_path: Path, damage: str) -> None:
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        ("record", "1 of its 2 units are whole"),
+        ("cut shard", "1 of its 2 units are whole"),
+        ("lost unit", "1 of its 2 units are whole"),
+        ("other record", "its records are not those that its manifest names"),
+        ("rejected.jsonl", "rejected.jsonl is not the file that was written"),
+    ],
+)
+def test_a_store_that_is_not_what_was_written_is_refused(
+    parts: Parts, tmp_path: Path, damage: str, message: str
+) -> None:
     record, file = parts[1] / "shards/000001.json", shard(parts[1], 1)
     if damage == "record":
         record.write_bytes(record.read_bytes().replace(b"sample-4", b"sample-9"))
@@ -170,7 +190,7 @@ def test_a_store_that_is_not_what_was_written_is_refused(parts: Parts, tmp_path:
     else:  # a sound record of the same store, from an earlier extraction
         other = make(tmp_path / "other", [[3], [6, 5, 4]], data="b")
         record.write_bytes((other / "shards/000001.json").read_bytes())
-    with pytest.raises(StoreDamagedError, match=str(parts[1])):
+    with pytest.raises(StoreDamagedError, match=f"{parts[1]} is damaged: {message}"):
         merge(tmp_path / "out", parts)
     assert not is_complete(tmp_path / "out")
 
