@@ -53,7 +53,7 @@ def show_stats(console: Console, stats: StoreStats) -> None:
         "on disk": f"{decimal(counts['shard_bytes'])} in {counts['units']:,} units, "
         f"{_number(stats.bytes_per_row, ',.0f')} bytes a row",
         "trained tokens": f"{counts['trained_tokens']:,}, {_number(stats.trained_share, '.1%')}",
-        "token budget": f"{_number(stats.token_fill, '.1%')} used",
+        **({"token budget": f"{stats.token_fill:.1%} used"} if stats.token_fill else {}),
         "store digest": stats.store_digest,
     }
     for name, value in rows.items():
