@@ -20,6 +20,7 @@ from pipeline.store.manifest import read_manifest
 from pipeline.store.reader import StoreReader
 from pipeline.store.records import Rejection
 from pipeline.store.sidecar import read_sidecar
+from pipeline.store.writer import Store
 from tests.pipeline.store.derived import (
     contents,
     counts,
@@ -33,7 +34,7 @@ from tests.pipeline.store.derived import (
     shard,
     write_ids,
 )
-from tests.pipeline.store.fake import captured
+from tests.pipeline.store.fake import captured, identity
 
 UNITS = [[0, 1], [2], [], [3, 4, 5], [6]]
 REJECTED = [Rejection("late", "over long: 9000 tokens, at most 8192", 9), Rejection(None, "broken JSON", 10)]
@@ -106,6 +107,19 @@ def test_a_unit_that_is_cut_is_what_extracting_these_samples_writes(store: Path,
     assert shard(tmp_path / "out" / "with", 0).read_bytes() == shard(straight, 0).read_bytes()
     found, expected = (read_manifest(folder) for folder in (tmp_path / "out" / "with", straight))
     assert (found["layers"], found["counts"]) == (expected["layers"], expected["counts"])
+
+
+def test_values_that_are_not_finite_are_counted_in_the_part_that_has_them(tmp_path: Path) -> None:
+    samples = [captured(number) for number in range(3)]
+    samples[1].hidden_states[0, 2, 3:5] = float("nan")
+    samples[2].hidden_states[0, 0, 1] = float("inf")
+    with Store.open_for_run(tmp_path / "store", identity()) as store:
+        store.write_unit(0, samples)
+        store.finalise([], 3)
+    split_ids(tmp_path / "store", write_ids(tmp_path, *names(0, 1)), tmp_path / "out")
+    parts = [read_manifest(tmp_path / "out" / name)["layers"] for name in ("with", "without")]
+    assert [[layer["non_finite"] for layer in layers] for layers in parts] == [[0, 0, 2, 0], [1, 0, 0, 0]]
+    assert faults(tmp_path / "out" / "with") == faults(tmp_path / "out" / "without") == []
 
 
 def test_a_damaged_unit_is_not_cut_into_sound_ones(store: Path, tmp_path: Path) -> None:
