@@ -262,6 +262,100 @@ def doctor(_: Context) -> None:
     report()
 
 
+STORE_HELP = "folder of a complete store, or of a run: runs/demo"
+
+
+@task(
+    name="merge",
+    **STAGE,
+    positional=["out"],
+    iterable=["part"],
+    help={"out": "folder of the new store", "part": STORE_HELP + "; may be given again", **WHERE_HELP},
+)
+def store_merge(_: Context, out: str, part: list[str], runtime: str | None = None, gpus: str | None = None) -> None:
+    """Make one store of several of the same target and settings."""
+    flags = given(locals())
+    from ops import stores
+
+    stores.merge(flags.pop("out"), flags.pop("part"), flags)
+
+
+@task(
+    name="split",
+    **STAGE,
+    positional=["store"],
+    help={
+        "store": STORE_HELP,
+        "parts": "parts of whole units with about as many rows each",
+        "ids": "file with one id a line: a store with these samples and one without them",
+        "output_dir": "folder for the new stores",
+        **WHERE_HELP,
+    },
+)
+def store_split(  # noqa: PLR0913, PLR0917 - the flags are the stage's own
+    _: Context,
+    store: str,
+    parts: str | None = None,
+    ids: str | None = None,
+    output_dir: str | None = None,
+    runtime: str | None = None,
+    gpus: str | None = None,
+) -> None:
+    """Cut a store into parts, or into some samples and the others."""
+    flags = given(locals())
+    from ops import stores
+
+    stores.from_one("split", flags.pop("store"), flags)
+
+
+@task(
+    name="prune",
+    **STAGE,
+    positional=["store"],
+    help={
+        "store": STORE_HELP,
+        "ids": "file with one id a line: samples to leave out",
+        "shorter_than": "leave out samples of fewer tokens",
+        "longer_than": "leave out samples of more tokens",
+        "untrained": "leave out samples of which no token is trained on",
+        "output_dir": "folder of the new store",
+        **WHERE_HELP,
+    },
+)
+def store_prune(  # noqa: PLR0913, PLR0917 - the flags are the stage's own
+    _: Context,
+    store: str,
+    ids: str | None = None,
+    shorter_than: str | None = None,
+    longer_than: str | None = None,
+    untrained: bool = False,
+    output_dir: str | None = None,
+    runtime: str | None = None,
+    gpus: str | None = None,
+) -> None:
+    """Make a store without some samples of another."""
+    flags = given(locals())
+    from ops import stores
+
+    stores.from_one("prune", flags.pop("store"), flags)
+
+
+@task(
+    name="stats",
+    **STAGE,
+    positional=["store"],
+    help={"store": STORE_HELP, "json": "file for all figures", **WHERE_HELP},
+)
+def store_stats(
+    _: Context, store: str, json: str | None = None, runtime: str | None = None, gpus: str | None = None
+) -> None:
+    """Say what is in a store, from its records alone."""
+    flags = given(locals())
+    from ops import stores
+
+    stores.from_one("stats", flags.pop("store"), flags)
+
+
 @task(name="lock", **STAGE, help={"stack": STACK_HELP})
 def stack_lock(_: Context, stack: str = "extract") -> None:
     """Make all locks: the stack's and the tools'."""
@@ -411,6 +505,7 @@ def bench_scale(_: Context, samples: list[str]) -> None:
 def commands() -> Collection:
     """All commands, those about one thing in a group of their own."""
     top = Collection(extract, prepare, verify, build, smoke, shell, logs, stop, test, lint, doctor)
+    top.add_collection(Collection("store", store_merge, store_split, store_prune, store_stats))
     top.add_collection(Collection("patch", patch_status, patch_verify, patch_new, patch_refresh, patch_rebase))
     measured = (bench_extract, bench_compare, bench_scale, bench_store, bench_kill)
     top.add_collection(Collection("bench", *measured))

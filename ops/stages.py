@@ -24,7 +24,7 @@ def extract(given: dict[str, Any]) -> None:
     Args:
         given: flag names with underscores to values; None or False where not given. `runtime` and `gpus` say where.
     """
-    runtime, given = _where(given)
+    runtime, given = where(given)
     shown = given["dry_run"] and not isinstance(runtime, LocalRuntime)
     flags = given | {"dry_run": False} if shown else given
     if _about_data(given, "model_path", "prepared_data", "output_dir"):
@@ -54,7 +54,7 @@ def extract_call(given: dict[str, Any]) -> StageCall:
 
 def prepare(given: dict[str, Any]) -> None:
     """Run the prepare stage with the flags that were given; see `extract`."""
-    runtime, given = _where(given)
+    runtime, given = where(given)
     if not _about_data(given, "input", "model_path", "output_dir"):
         demo.prepare(runtime, to_flags(given))
         return
@@ -76,7 +76,7 @@ def verify(store: str, given: dict[str, Any]) -> None:
         store: the folder to check.
         given: see `extract`.
     """
-    runtime, given = _where(given)
+    runtime, given = where(given)
     folder, given = absolute(store), _absolute(given)
     target = _target(given)
     if given["reference"] and not target and not isinstance(runtime, LocalRuntime):
@@ -141,7 +141,7 @@ def absolute(path: str) -> Path:
     return here.resolve() if ".." in here.parts else here.absolute()
 
 
-def _where(given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+def where(given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """The runtime that two of the flags ask for, and the flags of the stage itself."""
     stage = {name: value for name, value in given.items() if name not in {"runtime", "gpus"}}
     return choose(load(STACKS / EXTRACT), given.get("runtime"), given.get("gpus")), stage

@@ -12,6 +12,7 @@ STAGES = {
     "prepare": "conversations to tokenized samples with loss masks",
     "extract": "hidden states of tokenized samples, from the target into a store",
     "verify": "check a store: checksums, counts, and against an independent computation",
+    "store": "merge, split and prune stores, and say what is in one",
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from pipeline.errors import StoreDamagedError
-from pipeline.store.content import content_sha256, count_non_finite
+from pipeline.store.content import content_sha256, non_finite_counts, row_norms
 from pipeline.store.layout import shard_file
 from pipeline.store.shard import MappedShard
 from pipeline.store.sidecar import Sidecar
@@ -52,7 +52,8 @@ def _shard_faults(spec: StoreSpec, sidecar: Sidecar, tensors: dict[str, torch.Te
         if _content_sha256(spec, states, at, tensors["input_ids"][rows], tensors["loss_mask"][rows]) != sample.sha256:
             faults.append(f"{name}: sample {sample.id!r} is not what was written (content sha256)")
         decoded = states.sample(at)
-        counted = [count + count_non_finite(decoded[:, layer]) for layer, count in enumerate(counted)]
+        found_here = non_finite_counts(decoded, row_norms(decoded))
+        counted = [count + here for count, here in zip(counted, found_here, strict=True)]
     found = list(zip(spec.layer_ids, counted, strict=True))
     if found != [(layer.output, layer.non_finite) for layer in sidecar.layers]:
         faults.append(f"{name}: non-finite values by layer are {found}, its record says otherwise")

@@ -96,6 +96,12 @@ def count_non_finite(values: torch.Tensor) -> int:
     return int(values.numel() - values.isfinite().sum())
 
 
+def non_finite_counts(states: torch.Tensor, norms: torch.Tensor) -> list[int]:
+    """NaN or infinite values in each layer of `[rows, layers, hidden]`, counted only where a norm tells of some."""
+    finite = norms.isfinite().all(dim=0).tolist()
+    return [0 if is_finite else count_non_finite(states[:, layer]) for layer, is_finite in enumerate(finite)]
+
+
 def _finite(value: torch.Tensor) -> float | None:
     """JSON has no NaN."""
     return float(value) if value.isfinite() else None

@@ -30,6 +30,12 @@ class Digest(Protocol):
         """The digest so far."""
 
 
+def store_in(folder: Path) -> Path:
+    """The store that a folder is, or that a run's folder has in it."""
+    inner = folder / "store"
+    return inner if not (folder / MANIFEST).exists() and (inner / MANIFEST).exists() else folder
+
+
 def shard_file(store: Path, unit: int) -> Path:
     """The tensors of a unit."""
     return store / SHARDS / f"{unit:06d}.safetensors"

@@ -69,17 +69,22 @@ def check_same(store: Path, there: Mapping[str, Any], now: Mapping[str, Any]) ->
     Raises:
         StoreMismatchError: names every field that differs, with both values.
     """
-    old, new = (_flat({key: side.get(key) for key in IDENTITY}) for side in (there, now))
-    differing = [
-        f"{name} {_short(old.get(name))} there, {_short(new.get(name))} now"
-        for name in sorted(old.keys() | new.keys())
-        if old.get(name) != new.get(name)
-    ]
+    differing = [f"{name} {old} there, {new} now" for name, old, new in differing_fields(there, now)]
     if differing:
         raise StoreMismatchError(
             f"{store} was made with other data or settings: {'; '.join(differing)}; "
             "use them again, or another --output-dir"
         )
+
+
+def differing_fields(one: Mapping[str, Any], two: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Fields of two identities that differ: their names, with both values for people, digests shortened."""
+    old, new = (_flat({key: side.get(key) for key in IDENTITY}) for side in (one, two))
+    return [
+        (name, _short(old.get(name)), _short(new.get(name)))
+        for name in sorted(old.keys() | new.keys())
+        if old.get(name) != new.get(name)
+    ]
 
 
 def write_manifest(store: Path, manifest: Mapping[str, Any]) -> None:

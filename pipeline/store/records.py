@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -18,8 +19,13 @@ class Rejection:
     """the sample's id; None where the line did not even yield one"""
     reason: str
     """why, for people"""
-    line: int
-    """its line in tokenized.jsonl, from 1"""
+    line: int | None
+    """its line in tokenized.jsonl, from 1; None where it is not known any more"""
+
+
+def reason_kind(reason: str) -> str:
+    """A reason without its numbers, so that like ones are counted together."""
+    return re.sub(r"\d+", "…", reason)
 
 
 @dataclass(frozen=True)

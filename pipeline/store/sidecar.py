@@ -26,12 +26,15 @@ class SampleRecord(msgspec.Struct, frozen=True, gc=False):
     """of its content, see `pipeline.store.content`"""
 
 
-class RejectedRecord(msgspec.Struct, frozen=True, gc=False):
+class RejectedRecord(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One sample of the input that is in no shard; also a line of rejected.jsonl."""
 
     id: str | None
-    line: int
+    line: int | None
+    """of the input, from 1; None for a sample that was pruned: a store does not know its samples' lines"""
     reason: str
+    source: str | None = None
+    """in a store made of others: sha256 of the data that `line` counts in; left out where that is the store's own"""
 
 
 class LayerRecord(msgspec.Struct, frozen=True, gc=False):

@@ -93,7 +93,7 @@ class Store:
         with ThreadPoolExecutor(max_workers=2, thread_name_prefix="hash") as pool:
             return write_unit(self.spec, index, samples, rejected, pool).commit()
 
-    def finalise(self, plan_rejected: Iterable[Rejection], input_samples: int) -> dict[str, Any]:
+    def finalise(self, plan_rejected: Iterable[Rejection | RejectedRecord], input_samples: int) -> dict[str, Any]:
         """Close the account, and write rejected.jsonl and the complete manifest.
 
         Args:
@@ -108,7 +108,7 @@ class Store:
         """
         units = sorted(self.finished_units())
         sidecars = [read_sidecar(self.folder, unit) for unit in units]
-        rejected = [RejectedRecord(rejection.id, rejection.line, rejection.reason) for rejection in plan_rejected]
+        rejected = [_record(rejection) for rejection in plan_rejected]
         rejected += [record for sidecar in sidecars for record in sidecar.rejected]
         samples = [(sample.id, sample.sha256) for sidecar in sidecars for sample in sidecar.samples]
         self._check_account(Counter(name for name, _ in samples), len(rejected), input_samples, units)
@@ -226,6 +226,12 @@ def _make_folder(folder: Path) -> None:
         raise SettingsError(f"cannot make the store {folder}: {error.strerror}") from error
 
 
+def _record(rejection: Rejection | RejectedRecord) -> RejectedRecord:
+    if isinstance(rejection, RejectedRecord):
+        return rejection
+    return RejectedRecord(rejection.id, rejection.line, rejection.reason)
+
+
 def _lines(rejected: Iterable[RejectedRecord]) -> Iterator[bytes]:
-    for record in sorted(rejected, key=lambda record: record.line):
+    for record in sorted(rejected, key=lambda record: (record.source or "", record.line or 0)):
         yield msgspec.json.encode(record) + b"\n"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from pipeline.errors import DisagreementError, InputError, SettingsError, StoreDamagedError
-from pipeline.store.layout import MANIFEST
+from pipeline.store.layout import store_in
 from pipeline.store.reader import StoreReader
 from pipeline.verify import bounds
 from pipeline.verify.integrity import Integrity, check_integrity
@@ -33,7 +33,7 @@ def main(argv: list[str]) -> int:
         UserError: others, see docs/architecture.md.
     """
     flags = _parse(argv)
-    store, console = _store(flags.dir), Console()
+    store, console = store_in(flags.dir), Console()
     with console.status("reading the store") as status:
         found = check_integrity(store, lambda done, of: status.update(f"unit {done:,} of {of:,}"))
     show_integrity(console, found)
@@ -72,11 +72,6 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     if not (math.isfinite(flags.rtol) and flags.rtol > 0):
         raise SettingsError(f"--rtol must be above 0, not {flags.rtol}")
     return flags
-
-
-def _store(folder: Path) -> Path:
-    inner = folder / "store"
-    return inner if not (folder / MANIFEST).exists() and (inner / MANIFEST).exists() else folder
 
 
 def _compare(store: Path, found: Integrity, flags: argparse.Namespace, progress: Callable[[str], None]) -> Comparison:

@@ -35,6 +35,9 @@ class ShardStates(Protocol):
             ValueError: what lies there cannot be decoded.
         """
 
+    def pieces(self, at: int) -> dict[str, torch.Tensor]:
+        """That sample as `Storage.encode` gave it, see `Encoded.pieces`: it goes into another shard as it is."""
+
     def content(self, at: int) -> tuple[torch.Tensor, ...]:
         """What the content sha256 of that sample covers in place of its states, see `Encoded.content`.
 

@@ -1,0 +1,48 @@
+"""The store commands: stores made of stores. What they read and write is named, so that a container has it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ops.stage import StageCall
+from ops.stages import absolute, to_flags, where
+
+
+def merge(out: str, parts: Sequence[str], given: dict[str, Any]) -> None:
+    """Run `store merge`.
+
+    Args:
+        out: folder of the new store.
+        parts: the stores.
+        given: `runtime` and `gpus`, see `ops.stages.extract`.
+    """
+    runtime, _ = where(given)
+    folder, stores = absolute(out), tuple(map(absolute, parts))
+    arguments = ("merge", str(folder), *map(str, stores))
+    runtime.finish(StageCall(stage="store", arguments=arguments, reads=stores, writes=(folder,)))
+
+
+def from_one(command: str, store: str, given: dict[str, Any]) -> None:
+    """Run a store command that reads one store.
+
+    Args:
+        command: its name.
+        store: the folder.
+        given: its flags, see `ops.stages.extract`.
+    """
+    runtime, given = where(given)
+    paths = {name: absolute(given[name]) for name in ("ids", "output_dir", "json") if given.get(name)}
+    folder = absolute(store)
+    call = StageCall(
+        stage="store",
+        arguments=(command, str(folder), *to_flags(given | paths)),
+        reads=(folder, *_named(paths, "ids")),
+        writes=(*_named(paths, "output_dir"), *(file.parent for file in _named(paths, "json"))),
+    )
+    runtime.finish(call)
+
+
+def _named(paths: dict[str, Path], name: str) -> tuple[Path, ...]:
+    return (paths[name],) if name in paths else ()

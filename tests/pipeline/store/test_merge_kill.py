@@ -1,0 +1,82 @@
+"""A merge, split or prune that is killed at any moment leaves no complete store, and goes on when run again."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import pipeline.store.derive.rewrite  # noqa: F401 - imported before the forks, once
+from pipeline.store.derive.merge import merge
+from pipeline.store.derive.split import split_ids
+from pipeline.store.manifest import is_complete
+from tests.pipeline.store.derived import contents, faults, make, names, write_ids
+
+KILLS = 15
+LINES = 1500
+"""Executed by a merge or a split from its first look at the new folder, all threads together."""
+
+
+def killed(work: Callable[[], object], line: int) -> bool:
+    """Do it in a child that is killed at its n-th line in the store's code; returns whether it was."""
+    child = os.fork()
+    if child == 0:
+        try:
+            kill_at(line)
+            work()
+            os._exit(0)
+        except BaseException:  # noqa: BLE001 - a child must not go on as a second pytest
+            traceback.print_exc()
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0, "it failed by itself"
+    return os.WIFSIGNALED(status)
+
+
+def kill_at(line: int) -> None:
+    """SIGKILL this process at the n-th line that any of its threads executes in the store's code."""
+    left, started = line, False
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal left, started
+        if "/pipeline/store/" not in frame.f_code.co_filename or "tests" in frame.f_code.co_filename:
+            return None
+        started = started or frame.f_code.co_name == "open_for_run"
+        left -= started and event == "line"
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return trace
+
+    threading.settrace(trace)
+    sys.settrace(trace)
+
+
+@pytest.mark.parametrize("how", ["merge", "split"])
+def test_killed_and_run_again_it_is_what_it_is_without_a_kill(tmp_path: Path, how: str) -> None:
+    one = make(tmp_path / "a", [[2 * unit, 2 * unit + 1] for unit in range(4)], data="a")
+    two = make(tmp_path / "b", [[2 * unit, 2 * unit + 1] for unit in range(4, 8)], data="b")
+    file = write_ids(tmp_path, *names(0, 2, 4, 6, 7))
+
+    def work(folder: Path) -> None:
+        merge(folder / "with", [one, two]) if how == "merge" else split_ids(one, file, folder)
+
+    work(tmp_path / "whole")
+    rng, kills, progress = random.Random(how), 0, set[int]()  # noqa: S311 - not for secrets
+    folder = tmp_path / "killed"
+    while not (is_complete(folder / "with") and is_complete(folder / ("with" if how == "merge" else "without"))):
+        kills += killed(lambda: work(folder), rng.randrange(1, LINES) if kills < KILLS else sys.maxsize)
+        progress.add(len(list(folder.glob("*/shards/*.json"))))
+        for store in folder.glob("*/manifest.json"):
+            assert not is_complete(store.parent) or faults(store.parent) == []
+    print("KILLS", kills)
+    assert kills > 3
+    assert contents(folder) == contents(tmp_path / "whole")
