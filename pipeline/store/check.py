@@ -14,7 +14,7 @@ from pipeline.store.layout import shard_file
 from pipeline.store.shard import MappedShard
 from pipeline.store.sidecar import Sidecar
 from pipeline.store.spec import StoreSpec
-from pipeline.store.storage import ShardStates, storage_of
+from pipeline.store.storage import storage_of
 
 
 def unit_faults(spec: StoreSpec, sidecar: Sidecar) -> tuple[list[str], int]:
@@ -44,14 +44,20 @@ def _shard_faults(spec: StoreSpec, sidecar: Sidecar, tensors: dict[str, torch.Te
     offsets = [0, *itertools.accumulate(sample.rows for sample in sidecar.samples)]
     if faults := list(_shape_faults(name, tensors, sidecar, spec, offsets)):
         return faults, 0
-    states = storage_of(spec.storage).open(tensors, offsets)
+    storage = storage_of(spec.storage)
+    states = storage.open(tensors, offsets, len(spec.layer_ids), spec.hidden_size)
     faults = list(_mask_faults(name, tensors["loss_mask"], sidecar))
     counted = [0] * len(spec.layer_ids)
     for at, sample in enumerate(sidecar.samples):
         rows = slice(offsets[at], offsets[at + 1])
-        if _content_sha256(spec, states, at, tensors["input_ids"][rows], tensors["loss_mask"][rows]) != sample.sha256:
+        ids, mask = tensors["input_ids"][rows], tensors["loss_mask"][rows]
+        try:
+            content = states.content(at)
+            decoded = content[0] if storage.content_dtype == spec.dtype else states.sample(at)
+        except ValueError as error:
+            return [*faults, f"{name}: sample {sample.id!r} cannot be read: {error}"], 0
+        if content_sha256(storage.content_dtype, decoded.shape, (*content, ids, mask)) != sample.sha256:
             faults.append(f"{name}: sample {sample.id!r} is not what was written (content sha256)")
-        decoded = states.sample(at)
         counted = [count + count_non_finite(decoded[:, layer]) for layer, count in enumerate(counted)]
     found = list(zip(spec.layer_ids, counted, strict=True))
     if found != [(layer.output, layer.non_finite) for layer in sidecar.layers]:
@@ -83,8 +89,3 @@ def _mask_faults(name: str, mask: torch.Tensor, sidecar: Sidecar) -> Iterator[st
     trained = int(mask.sum())
     if int(mask.max()) > 1 or trained != sidecar.trained_tokens:
         yield f"{name}: its loss masks are not {sidecar.trained_tokens} ones and otherwise zeros"
-
-
-def _content_sha256(spec: StoreSpec, states: ShardStates, at: int, ids: torch.Tensor, mask: torch.Tensor) -> str:
-    shape = [len(ids), len(spec.layer_ids), spec.hidden_size]
-    return content_sha256(storage_of(spec.storage).content_dtype, shape, (*states.content(at), ids, mask))

@@ -54,7 +54,8 @@ class OpenShard:
         try:
             self.offsets: list[int] = tensors["offsets"].tolist()
             self._ids, self._mask = tensors["input_ids"], tensors["loss_mask"]
-            self._states = storage_of(spec.storage).open(tensors, self.offsets)
+            form = (len(spec.layer_ids), spec.hidden_size)
+            self._states = storage_of(spec.storage).open(tensors, self.offsets, *form)
         except (KeyError, ValueError) as error:
             raise StoreDamagedError(f"cannot read {self._file}: {error!r}") from error
         self._unit = unit
