@@ -66,8 +66,9 @@ def test_any_bit_pattern_of_any_shape_comes_back_to_the_bit(name: str, bits: np.
 
 
 @settings(derandomize=True, deadline=None, max_examples=150)
-@given(arrays.arrays(np.uint16, SHAPES, elements=st.integers(0, 0xFFFF).filter(lambda b: b & 0x7F80 != 0x7F80)))
+@given(arrays.arrays(np.uint16, SHAPES))
 def test_fp8_loses_a_sixteenth_of_a_value_at_most_and_a_constant_share_of_the_rows_largest(bits: np.ndarray) -> None:
+    bits[bits & 0x7F80 == 0x7F80] ^= 0x4000  # no NaN and no infinity
     back = there_and_back(storage_of("fp8"), torch.from_numpy(bits.view(np.int16)).view(torch.bfloat16))
     states, found = floats(bits).astype(np.float64), floats(bits_of(back)).astype(np.float64)
     scale = np.maximum(np.abs(states).max(axis=-1, keepdims=True) / 448, 2.0**-126)
