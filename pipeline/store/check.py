@@ -41,8 +41,8 @@ def unit_faults(spec: StoreSpec, sidecar: Sidecar) -> tuple[list[str], int]:
 
 def _shard_faults(spec: StoreSpec, sidecar: Sidecar, tensors: dict[str, torch.Tensor]) -> tuple[list[str], int]:
     name = shard_file(spec.folder, sidecar.unit).name
-    offsets = [0, *itertools.accumulate(sample.rows for sample in sidecar.samples)]
-    if faults := list(_shape_faults(name, tensors, sidecar, spec, offsets)):
+    offsets = offsets_of(sidecar)
+    if faults := list(shape_faults(name, tensors, sidecar, spec)):
         return faults, 0
     storage = storage_of(spec.storage)
     states = storage.open(tensors, offsets, len(spec.layer_ids), spec.hidden_size)
@@ -65,9 +65,24 @@ def _shard_faults(spec: StoreSpec, sidecar: Sidecar, tensors: dict[str, torch.Te
     return faults, sum(counted)
 
 
-def _shape_faults(
-    name: str, tensors: dict[str, Any], sidecar: Sidecar, spec: StoreSpec, offsets: list[int]
-) -> Iterator[str]:
+def offsets_of(sidecar: Sidecar) -> list[int]:
+    """What a shard's `offsets` should be."""
+    return [0, *itertools.accumulate(sample.rows for sample in sidecar.samples)]
+
+
+def shape_faults(name: str, tensors: dict[str, Any], sidecar: Sidecar, spec: StoreSpec) -> Iterator[str]:
+    """What is wrong with the dtypes, shapes and offsets of a shard; the states themselves are not read.
+
+    Args:
+        name: of the shard.
+        tensors: what is in it.
+        sidecar: what should be.
+        spec: of the store.
+
+    Raises:
+        ValueError: the tensors that would tell are missing or wrong.
+    """
+    offsets = offsets_of(sidecar)
     if sidecar.rows != offsets[-1]:
         yield f"{name}: its record says {sidecar.rows} rows, and {offsets[-1]} over its samples"
     shapes = storage_of(spec.storage).shapes(tensors, offsets, len(spec.layer_ids), spec.hidden_size)
