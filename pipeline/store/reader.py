@@ -44,8 +44,7 @@ class OpenShard:
         self.file = shard_file(spec.folder, unit)
         self._unit = unit
         self._storage = storage_of(spec.storage)
-        self._mapped = MappedShard(self.file)
-        self.tensors = self._mapped.tensors
+        self.tensors = MappedShard(self.file).tensors
         try:
             self.offsets: list[int] = self.tensors["offsets"].tolist()
             self._ids, self._mask = self.tensors["input_ids"], self.tensors["loss_mask"]
@@ -60,8 +59,6 @@ class OpenShard:
         Raises:
             StoreDamagedError: it cannot be decoded.
         """
-        for part in self._states.stored(at):
-            self._mapped.will_need(part)
         try:
             states = self._states.sample(at)
         except ValueError as error:

@@ -74,19 +74,10 @@ class MappedShard:
         """
         try:
             with file.open("rb") as stream:
-                self._memory = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY)
-            self.tensors = dict(_tensors(self._memory))
+                memory = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY)
+            self.tensors = dict(_tensors(memory))
         except (OSError, ValueError, KeyError, TypeError, struct.error) as error:
             raise StoreDamagedError(f"cannot read {file}: {error or type(error).__name__}") from error
-
-    def will_need(self, part: torch.Tensor) -> None:
-        """Have the kernel read all of a slice of one of the tensors at once, and not what faults on its pages ask for.
-
-        Those read the file system's read-ahead (often 128 KiB) at a time, half of it before the page that is missing.
-        """
-        start = part.data_ptr() - torch.frombuffer(self._memory, dtype=torch.uint8, count=1).data_ptr()
-        page = start - start % mmap.PAGESIZE
-        self._memory.madvise(mmap.MADV_WILLNEED, page, start + part.nbytes - page)
 
 
 def _tensors(memory: mmap.mmap) -> Iterable[tuple[str, torch.Tensor]]:

@@ -76,10 +76,6 @@ class Fp8States:
         rows = slice(self._offsets[at], self._offsets[at + 1])
         return self._values[rows], self._scales[rows]
 
-    def stored(self, at: int) -> tuple[torch.Tensor, ...]:
-        """See `ShardStates.stored`."""
-        return self.content(at)
-
 
 def _decoded(values: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
     wide = torch.from_numpy(_TABLE.take(values.view(torch.uint8).numpy()))

@@ -46,7 +46,3 @@ class PlainStates:
     def content(self, at: int) -> tuple[torch.Tensor, ...]:
         """See `ShardStates.content`."""
         return (self.sample(at),)
-
-    def stored(self, at: int) -> tuple[torch.Tensor, ...]:
-        """See `ShardStates.stored`."""
-        return (self.sample(at),)

@@ -42,9 +42,6 @@ class ShardStates(Protocol):
             ValueError: what lies there cannot be decoded, or is not what was written although it can.
         """
 
-    def stored(self, at: int) -> tuple[torch.Tensor, ...]:
-        """The parts of the shard's tensors that `sample` reads most of its bytes from, to be fetched in one go."""
-
 
 class Storage(Protocol):
     """One way for states to lie in a shard."""

@@ -89,10 +89,6 @@ class ZstdStates:
             raise ValueError(f"sample number {at} is not what was written ({_CHECKS})")
         return (self.sample(at),)
 
-    def stored(self, at: int) -> tuple[torch.Tensor, ...]:
-        """See `ShardStates.stored`."""
-        return (self._planes[self._starts[2 * at] : self._ends[2 * at + 1]],)
-
     def _frames(self, at: int) -> list[Plane]:
         return [self._planes[self._starts[plane] : self._ends[plane]].numpy() for plane in (2 * at, 2 * at + 1)]
 
