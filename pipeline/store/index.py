@@ -40,6 +40,11 @@ class StoreIndex:
         at = int(np.searchsorted(self.starts, index, side="right")) - 1
         return int(self.units[at]), index - int(self.starts[at])
 
+    def ids_of(self, unit: int) -> list[str]:
+        """The samples of one of the finished units, in the order of its shard."""
+        at = int(np.searchsorted(self.units, unit))
+        return self.ids[self.starts[at] : self.starts[at + 1]]
+
 
 def read_index(folder: Path) -> StoreIndex:
     """Read the manifest and every unit's record once.

@@ -99,8 +99,7 @@ class StoreReader:
 
     def ids_of(self, unit: int) -> list[str]:
         """The captured samples of one unit, in the order of the shard."""
-        at = self.units.index(unit)
-        return self._index.ids[self._index.starts[at] : self._index.starts[at + 1]]
+        return self._index.ids_of(unit)
 
     def rows(self, sample: str) -> int:
         """How many tokens a sample has."""
