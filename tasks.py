@@ -502,12 +502,25 @@ def bench_scale(_: Context, samples: list[str]) -> None:
     stages.bench_alone("bench.scale", *stages.to_flags({"samples": samples}))
 
 
+@task(
+    name="read",
+    **STAGE,
+    help={"store": "read this one's samples instead of made-up ones", "folder": "where to write the data, 4 GB; runs/"},
+)
+def bench_read(_: Context, store: str | None = None, folder: str | None = None) -> None:
+    """Measure random reads of a store against torch.load."""
+    flags = given(locals())
+    from ops import stages
+
+    stages.bench_read(flags)
+
+
 def commands() -> Collection:
     """All commands, those about one thing in a group of their own."""
     top = Collection(extract, prepare, verify, build, smoke, shell, logs, stop, test, lint, doctor)
     top.add_collection(Collection("store", store_merge, store_split, store_prune, store_stats))
     top.add_collection(Collection("patch", patch_status, patch_verify, patch_new, patch_refresh, patch_rebase))
-    measured = (bench_extract, bench_compare, bench_scale, bench_store, bench_kill)
+    measured = (bench_extract, bench_compare, bench_scale, bench_store, bench_read, bench_kill)
     top.add_collection(Collection("bench", *measured))
     top.add_collection(Collection("stack", stack_lock, stack_show, stack_verify, stack_pin_nightly))
     return top

@@ -47,7 +47,9 @@ def main(argv: list[str]) -> int:
     """Measure and print the table."""
     flags = argparse.ArgumentParser(prog="python -m bench.scale", description=__doc__.split("\n")[0])
     numbers = [10**4, 10**5, 10**6]
-    flags.add_argument("--samples", type=int, action="append", help=f"how many; may be given again (default: {numbers})")
+    flags.add_argument(
+        "--samples", type=int, action="append", help=f"how many; may be given again (default: {numbers})"
+    )
     flags.add_argument("--measure", nargs=2, metavar=("WHAT", "FOLDER"), help=argparse.SUPPRESS)
     given = flags.parse_args(argv)
     if given.measure:

@@ -14,7 +14,7 @@ from pipeline.store.layout import shard_file
 from pipeline.store.shard import MappedShard
 from pipeline.store.sidecar import Sidecar
 from pipeline.store.spec import StoreSpec
-from pipeline.store.storage import ShardStates, storage_of
+from pipeline.store.storage import storage_of
 
 
 def unit_faults(spec: StoreSpec, sidecar: Sidecar) -> tuple[list[str], int]:
@@ -41,17 +41,23 @@ def unit_faults(spec: StoreSpec, sidecar: Sidecar) -> tuple[list[str], int]:
 
 def _shard_faults(spec: StoreSpec, sidecar: Sidecar, tensors: dict[str, torch.Tensor]) -> tuple[list[str], int]:
     name = shard_file(spec.folder, sidecar.unit).name
-    offsets = [0, *itertools.accumulate(sample.rows for sample in sidecar.samples)]
-    if faults := list(_shape_faults(name, tensors, sidecar, spec, offsets)):
+    offsets = offsets_of(sidecar)
+    if faults := list(shape_faults(name, tensors, sidecar, spec)):
         return faults, 0
-    states = storage_of(spec.storage).open(tensors, offsets)
+    storage = storage_of(spec.storage)
+    states = storage.open(tensors, offsets, len(spec.layer_ids), spec.hidden_size)
     faults = list(_mask_faults(name, tensors["loss_mask"], sidecar))
     counted = [0] * len(spec.layer_ids)
     for at, sample in enumerate(sidecar.samples):
         rows = slice(offsets[at], offsets[at + 1])
-        if _content_sha256(spec, states, at, tensors["input_ids"][rows], tensors["loss_mask"][rows]) != sample.sha256:
+        ids, mask = tensors["input_ids"][rows], tensors["loss_mask"][rows]
+        try:
+            content = states.content(at)
+            decoded = content[0] if storage.content_dtype == spec.dtype else states.sample(at)
+        except ValueError as error:
+            return [*faults, f"{name}: sample {sample.id!r} cannot be read: {error}"], 0
+        if content_sha256(storage.content_dtype, decoded.shape, (*content, ids, mask)) != sample.sha256:
             faults.append(f"{name}: sample {sample.id!r} is not what was written (content sha256)")
-        decoded = states.sample(at)
         found_here = non_finite_counts(decoded, row_norms(decoded))
         counted = [count + here for count, here in zip(counted, found_here, strict=True)]
     found = list(zip(spec.layer_ids, counted, strict=True))
@@ -60,9 +66,24 @@ def _shard_faults(spec: StoreSpec, sidecar: Sidecar, tensors: dict[str, torch.Te
     return faults, sum(counted)
 
 
-def _shape_faults(
-    name: str, tensors: dict[str, Any], sidecar: Sidecar, spec: StoreSpec, offsets: list[int]
-) -> Iterator[str]:
+def offsets_of(sidecar: Sidecar) -> list[int]:
+    """What a shard's `offsets` should be."""
+    return [0, *itertools.accumulate(sample.rows for sample in sidecar.samples)]
+
+
+def shape_faults(name: str, tensors: dict[str, Any], sidecar: Sidecar, spec: StoreSpec) -> Iterator[str]:
+    """What is wrong with the dtypes, shapes and offsets of a shard; the states themselves are not read.
+
+    Args:
+        name: of the shard.
+        tensors: what is in it.
+        sidecar: what should be.
+        spec: of the store.
+
+    Raises:
+        ValueError: the tensors that would tell are missing or wrong.
+    """
+    offsets = offsets_of(sidecar)
     if sidecar.rows != offsets[-1]:
         yield f"{name}: its record says {sidecar.rows} rows, and {offsets[-1]} over its samples"
     shapes = storage_of(spec.storage).shapes(tensors, offsets, len(spec.layer_ids), spec.hidden_size)
@@ -84,8 +105,3 @@ def _mask_faults(name: str, mask: torch.Tensor, sidecar: Sidecar) -> Iterator[st
     trained = int(mask.sum())
     if int(mask.max()) > 1 or trained != sidecar.trained_tokens:
         yield f"{name}: its loss masks are not {sidecar.trained_tokens} ones and otherwise zeros"
-
-
-def _content_sha256(spec: StoreSpec, states: ShardStates, at: int, ids: torch.Tensor, mask: torch.Tensor) -> str:
-    shape = [len(ids), len(spec.layer_ids), spec.hidden_size]
-    return content_sha256(storage_of(spec.storage).content_dtype, shape, (*states.content(at), ids, mask))

@@ -36,10 +36,18 @@ def show_integrity(console: Console, found: Integrity) -> None:
 
 def show_comparison(console: Console, result: Comparison) -> None:
     """The table of layers, the predictions, and the first faults."""
+    noise = "" if result.dtype == "float32" else f"; noise: transformers in {result.dtype}"
+    if result.storage_error is not None:
+        noise += f", stored as {result.storage}"
     console.print(
         f"{len(result.samples)} samples, {result.rows:,} rows, computed again by transformers one at a time; errors "
-        f"are relative to float32{'' if result.dtype == 'float32' else f'; noise: transformers in {result.dtype}'}"
+        f"are relative to float32{noise}"
     )
+    if result.storage_error is not None:
+        console.print(
+            f"the storage is {result.storage}: it lost {result.storage_error:.1%} of a layer at most (the manifest's "
+            "relative_error), and errors below that do not show here"
+        )
     table = Table("layer", "worst sample", "noise", "median row / noise", "worst row", "outliers / noise", "scale")
     for layer in result.layers:
         table.add_row(

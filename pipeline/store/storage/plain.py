@@ -27,7 +27,7 @@ class Plain:
         """See `Storage.shapes`."""
         return {_NAME: (self.content_dtype, [offsets[-1], layers, hidden])}
 
-    def open(self, tensors: Tensors, offsets: Sequence[int]) -> PlainStates:
+    def open(self, tensors: Tensors, offsets: Sequence[int], layers: int, hidden: int) -> PlainStates:
         """See `Storage.open`."""
         return PlainStates(tensors[_NAME], offsets)
 

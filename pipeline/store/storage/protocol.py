@@ -42,7 +42,7 @@ class ShardStates(Protocol):
         """What the content sha256 of that sample covers in place of its states, see `Encoded.content`.
 
         Raises:
-            ValueError: what lies there cannot be decoded.
+            ValueError: what lies there cannot be decoded, or is not what was written although it can.
         """
 
 
@@ -74,5 +74,10 @@ class Storage(Protocol):
             ValueError: the tensors that would tell it are missing or wrong.
         """
 
-    def open(self, tensors: Tensors, offsets: Sequence[int]) -> ShardStates:
-        """Read a shard, whose tensors have the shapes above."""
+    def open(self, tensors: Tensors, offsets: Sequence[int], layers: int, hidden: int) -> ShardStates:
+        """Read a shard, whose tensors have the shapes above; the arguments are those of `shapes`.
+
+        Raises:
+            KeyError: a tensor is missing.
+            ValueError: the tensors do not fit each other.
+        """

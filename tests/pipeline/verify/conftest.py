@@ -63,13 +63,15 @@ def make_store(
 ) -> Make:
     """Makes a finished, sealed store of two units; `alter` changes the states before they are written."""
 
-    def make(dtype: str = "float32", alter: Callable[[Captured], Any] = lambda _: None) -> Path:
+    def make(
+        dtype: str = "float32", alter: Callable[[Captured], Any] = lambda _: None, storage: str | None = None
+    ) -> Path:
         states = {name: tensor.clone() for name, tensor in right_states[dtype].items()}
         alter(states)
         identity = store_identity(
             engine="reference",
             dtype=dtype,
-            storage={"bfloat16": "bf16", "float32": "fp32"}[dtype],
+            storage=storage or {"bfloat16": "bf16", "float32": "fp32"}[dtype],
             hidden_size=128,
             num_layers=6,
             vocab_size=VOCAB_SIZE,

@@ -108,6 +108,41 @@ def test_a_known_mistake_is_caught_and_named(
         main([str(store), "--reference"])
 
 
+def test_right_states_in_fp8_agree_and_the_table_says_what_the_storage_lost(
+    make_store: Make, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    store = make_store("bfloat16", storage="fp8")
+    assert main([str(store), "--reference"]) == 0
+    shown = capsys.readouterr().out
+    lost = max(layer["relative_error"] for layer in StoreReader(store).manifest["layers"])
+    assert "noise: transformers in bfloat16, stored as fp8" in shown
+    assert f"the storage is fp8: it lost {lost:.1%} of a layer at most" in shown
+    assert 0.01 < lost < 0.03
+
+
+def test_right_states_in_bf16_zstd_agree(make_store: Make) -> None:
+    assert main([str(make_store("bfloat16", storage="bf16-zstd")), "--reference"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("alter", "diagnosis"),
+    [
+        (swap_two_rows, "rows 30, 70"),
+        (shift_rows, "shifted"),
+        (scale_a_layer, r"layer 3 is scaled by 0\.9[78]"),
+        (exchange_layers, "layer 1 holds the state after layer 2"),
+    ],
+)
+def test_a_mistake_is_caught_and_named_in_fp8_too(
+    make_store: Make, alter: Callable[[Captured], None], diagnosis: str
+) -> None:
+    store = make_store("bfloat16", alter, "fp8")
+    assert main([str(store)]) == 0, "the checksums are right"
+    with pytest.raises(DisagreementError, match=diagnosis):
+        main([str(store), "--reference"])
+
+
 def test_a_small_error_everywhere_shows_in_bfloat16_though_no_row_is_far_off(make_store: Make) -> None:
     with pytest.raises(DisagreementError, match="all samples are a little wrong, in no known way"):
         main([str(make_store("bfloat16", blur)), "--reference"])
