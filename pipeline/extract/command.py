@@ -50,7 +50,7 @@ def main(argv: list[str]) -> int:
 
 def _complete(job: Job, store: Store) -> float | None:
     """Do the units that are missing; tokens a second, or None if there were none."""
-    finished = store.finished_units()
+    finished = store.finished_at_opening
     todo = {unit.index for unit in job.plan.units} - finished
     if not todo:
         return None

@@ -22,9 +22,9 @@ from pipeline.store.layout import Digest
 from pipeline.store.sidecar import LayerRecord
 
 _AT_A_TIME = 32_767
-"""Values whose norms are taken at a time: in float32 they stay in a core's cache, which is 4 times as fast as torch's own
-reduction of all of a bfloat16 tensor; and one more and torch would share them out between threads, which on cores that
-have other work takes 30 times as long."""
+"""Values whose norms are taken at a time: in float32 they stay in a core's cache, which is 4 times as fast as torch's
+own reduction of all of a bfloat16 tensor; and with one more torch would share them out between threads, which on cores
+that have other work takes 30 times as long."""
 
 
 def tensor_bytes(tensor: torch.Tensor) -> memoryview:

@@ -19,16 +19,17 @@ def store_digest(samples: Iterable[tuple[str, str]]) -> str:
     Args:
         samples: (id, content sha256) pairs, in any order.
     """
-    return _hash_lines(sorted(samples))
+    return hash_lines(sorted(samples))
 
 
 def sidecars_digest(store: Path, units: Iterable[int]) -> str:
     """The sha256 over one line of JSON `["<sidecar's name>","<its sha256>"]` plus a newline per unit, in order."""
     files = (sidecar_file(store, unit) for unit in sorted(units))
-    return _hash_lines((file.name, hashlib.sha256(file.read_bytes()).hexdigest()) for file in files)
+    return hash_lines((file.name, hashlib.sha256(file.read_bytes()).hexdigest()) for file in files)
 
 
-def _hash_lines(rows: Iterable[tuple[str, str]]) -> str:
+def hash_lines(rows: Iterable[tuple[str, str]]) -> str:
+    """The sha256 over a line of JSON, an array of two strings without spaces, for each of the pairs."""
     digest = hashlib.sha256()
     for row in rows:
         digest.update(json.dumps(row, separators=(",", ":")).encode() + b"\n")

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.store.layout import SHARDS, unit_of
 from pipeline.store.manifest import read_manifest
-from pipeline.store.sidecar import whole_sidecar
+from pipeline.store.sidecar import whole_records
 from pipeline.store.spec import StoreSpec
 
 
@@ -57,12 +56,11 @@ def read_index(folder: Path) -> StoreIndex:
     manifest = read_manifest(folder)
     spec = StoreSpec.of(folder, manifest)
     ids, rows, units, starts = list[str](), array("i"), array("q"), array("q", [0])
-    for unit in sorted({found for file in (folder / SHARDS).glob("*.json") if (found := unit_of(file)) is not None}):
-        if sidecar := whole_sidecar(folder, unit, spec.identity):
-            ids += [sample.id for sample in sidecar.samples]
-            rows.extend(sample.rows for sample in sidecar.samples)
-            units.append(unit)
-            starts.append(len(ids))
+    for sidecar, _ in whole_records(folder, spec.identity):
+        ids += [sample.id for sample in sidecar.samples]
+        rows.extend(sample.rows for sample in sidecar.samples)
+        units.append(sidecar.unit)
+        starts.append(len(ids))
     return StoreIndex(
         manifest, spec, ids, np.array(rows, np.int32), np.array(units, np.int64), np.array(starts, np.int64)
     )

@@ -7,6 +7,7 @@ bit anywhere in it is found without the other files.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -117,15 +118,28 @@ def finished_units(store: Path, identity: str) -> set[int]:
         store: its folder.
         identity: see `Sidecar.identity`.
     """
-    units = {unit_of(file) for file in (store / SHARDS).glob("*.json")} - {None}
-    return {unit for unit in units if unit is not None and whole_sidecar(store, unit, identity)}
+    return {sidecar.unit for sidecar, _ in whole_records(store, identity)}
+
+
+def whole_records(store: Path, identity: str) -> Iterator[tuple[Sidecar, bytes]]:
+    """The records of the units that are whole as far as `finished_units` tells, in order, with their bytes."""
+    units = {unit for file in (store / SHARDS).glob("*.json") if (unit := unit_of(file)) is not None}
+    for unit in sorted(units):
+        if whole := _whole(store, unit, identity):
+            yield whole
 
 
 def whole_sidecar(store: Path, unit: int, identity: str) -> Sidecar | None:
     """The record of a unit that is whole as far as `finished_units` tells, or None."""
+    whole = _whole(store, unit, identity)
+    return whole and whole[0]
+
+
+def _whole(store: Path, unit: int, identity: str) -> tuple[Sidecar, bytes] | None:
     try:
-        sidecar = read_sidecar(store, unit)
+        content = sidecar_file(store, unit).read_bytes()
+        sidecar = decode_sidecar(content, unit)
         whole = sidecar.bytes is None or shard_file(store, unit).stat().st_size == sidecar.bytes
-    except (StoreDamagedError, OSError):
+    except (OSError, ValueError):
         return None
-    return sidecar if whole and sidecar.identity == identity else None
+    return (sidecar, content) if whole and sidecar.identity == identity else None

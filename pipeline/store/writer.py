@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -11,11 +10,10 @@ from typing import Any
 
 import msgspec
 
-from pipeline.errors import AccountError, SettingsError, StoreDamagedError, StoreMismatchError
+from pipeline.errors import SettingsError, StoreDamagedError, StoreMismatchError
 from pipeline.store import manifest as manifests
-from pipeline.store.digest import sidecars_digest, store_digest
+from pipeline.store.account import Account, in_order
 from pipeline.store.durable import told, write_synced
-from pipeline.store.layers import whole_layers
 from pipeline.store.layout import LOCK, MANIFEST, REJECTED, SHARDS, TEMPORARY, WRITER_LOCK, unit_of
 from pipeline.store.lock import WORKER_PATIENCE, StoreLock
 from pipeline.store.records import CapturedSample, Rejection, UnitReport
@@ -30,6 +28,8 @@ class Store:
         self.folder = folder
         self.discarded: list[str] = []
         """names of files that a kill or a damage had left unusable; removed, their units are to be done again"""
+        self.finished_at_opening: set[int] = set()
+        """see `finished_units`, which looks again"""
         self._manifest = manifest
         self._lock = lock
 
@@ -106,28 +106,14 @@ class Store:
         Raises:
             AccountError: captured plus rejected is not the input, or an id was captured twice.
         """
-        units = sorted(self.finished_units())
-        sidecars = [read_sidecar(self.folder, unit) for unit in units]
-        rejected = [_record(rejection) for rejection in plan_rejected]
-        rejected += [record for sidecar in sidecars for record in sidecar.rejected]
-        samples = [(sample.id, sample.sha256) for sidecar in sidecars for sample in sidecar.samples]
-        self._check_account(Counter(name for name, _ in samples), len(rejected), input_samples, units)
-        written = write_synced(self.folder / REJECTED, _lines(rejected))
+        account = Account(self.folder, self.spec.identity)
+        rejected = in_order([*map(_record, plan_rejected), *account.rejected])
+        account.check(len(rejected), input_samples)
+        written = write_synced(self.folder / REJECTED, (msgspec.json.encode(record) + b"\n" for record in rejected))
         self._manifest |= {
             "status": "complete",
-            "counts": {
-                "input": input_samples,
-                "captured": len(samples),
-                "rejected": len(rejected),
-                "units": len(units),
-                "rows": sum(sidecar.rows for sidecar in sidecars),
-                "trained_tokens": sum(sidecar.trained_tokens for sidecar in sidecars),
-                "shard_bytes": sum(sidecar.bytes or 0 for sidecar in sidecars),
-            },
-            "layers": whole_layers(sidecars),
+            **account.fields(len(rejected)),
             "rejected_sha256": written.sha256,
-            "sidecars_sha256": sidecars_digest(self.folder, units),
-            "store_digest": store_digest(samples),
         }
         manifests.write_manifest(self.folder, self._manifest)
         return dict(self._manifest)
@@ -144,21 +130,12 @@ class Store:
     ) -> None:
         self.close()
 
-    def _check_account(self, captured: Counter[str], rejected: int, input_samples: int, units: Sequence[int]) -> None:
-        twice = [name for name, times in captured.items() if times > 1]
-        if twice:
-            raise AccountError(f"{self.folder}: sample {twice[0]!r} was captured {captured[twice[0]]} times")
-        if captured.total() + rejected != input_samples:
-            raise AccountError(
-                f"{self.folder}: {captured.total()} captured + {rejected} rejected is not {input_samples}, the input's "
-                f"samples ({len(units)} units, highest {max(units, default=-1)}): run extract again to complete it"
-            )
-
     def _remove_leftovers(self, *, recheck: bool) -> None:
         """Remove what an interrupted or damaged run left, so that every file of the folder is a finished unit's."""
         finished = self.finished_units()
         if recheck:
             finished = {unit for unit in finished if self._is_sound(unit)}
+        self.finished_at_opening = finished
         for file in [*self.folder.iterdir(), *(self.folder / SHARDS).iterdir()]:
             in_shards = file.parent.name == SHARDS
             if file.name.endswith(TEMPORARY) or (in_shards and unit_of(file) not in finished):
@@ -230,8 +207,3 @@ def _record(rejection: Rejection | RejectedRecord) -> RejectedRecord:
     if isinstance(rejection, RejectedRecord):
         return rejection
     return RejectedRecord(rejection.id, rejection.line, rejection.reason)
-
-
-def _lines(rejected: Iterable[RejectedRecord]) -> Iterator[bytes]:
-    for record in sorted(rejected, key=lambda record: (record.source or "", record.line or 0)):
-        yield msgspec.json.encode(record) + b"\n"

@@ -36,7 +36,7 @@ def store(tmp_path: Path) -> Path:
 
 
 def test_its_reader_reads_every_sample(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (code,) = re.findall(r"^```python\n(.*?)^```", DOC.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    code, training = re.findall(r"^```python\n(.*?)^```", DOC.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     monkeypatch.chdir(store.parent)
     names: dict[str, Any] = {}
     exec(code, names)  # noqa: S102 - it is this repository's
@@ -46,6 +46,8 @@ def test_its_reader_reads_every_sample(store: Path, monkeypatch: pytest.MonkeyPa
         assert torch.equal(found["hidden_states"], expected.hidden_states)
         assert found["input_ids"].tolist() == expected.input_ids
         assert found["loss_mask"].tolist() == expected.loss_mask
+    exec(training, names)  # noqa: S102 - it is this repository's
+    assert names["sample"]["id"] in names["samples"]
 
 
 def test_digests_and_seals_are_what_it_says(store: Path) -> None:

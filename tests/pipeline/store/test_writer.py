@@ -95,7 +95,7 @@ def test_a_sample_captured_twice_is_an_error_of_the_account(tmp_path: Path) -> N
     with Store.open_for_run(tmp_path / "store", identity()) as store:
         store.write_unit(0, [captured(0)])
         store.write_unit(1, [captured(0)])
-        with pytest.raises(AccountError, match="'sample-0' was captured 2 times"):
+        with pytest.raises(AccountError, match="'sample-0' was captured more than once"):
             store.finalise([], 2)
 
 
