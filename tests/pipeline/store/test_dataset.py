@@ -197,7 +197,7 @@ def test_a_compressed_shard_of_other_states_for_the_same_lengths_is_refused_by_i
     zeros = [replace(captured(n), hidden_states=torch.zeros_like(captured(n).hidden_states)) for n in (6, 7, 8)]
     with Store.open_for_run(tmp_path / "other", identity(storage="bf16-zstd")) as other:
         other.write_unit(2, zeros)
-    name = "shards/000002.safetensors"
+    dataset, name = HiddenStateDataset(folder, check="lengths"), "shards/000002.safetensors"
     (folder / name).write_bytes((tmp_path / "other" / name).read_bytes())
-    with pytest.raises(StoreDamagedError, match="000002.safetensors has not the .* bytes that its record says"):
-        HiddenStateDataset(folder, check="lengths")[3]
+    with pytest.raises(StoreDamagedError, match=r"000002.safetensors has not the .* bytes that its record says"):
+        dataset[3]
