@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -189,3 +190,14 @@ def test_a_shuffle_is_the_same_for_a_seed_and_an_epoch_and_differs_between_them(
             assert list(one) == list(two) == list(one)
             orders.add(tuple(one))
     assert len(orders) == 4
+
+
+def test_a_compressed_shard_of_other_states_for_the_same_lengths_is_refused_by_its_size(tmp_path: Path) -> None:
+    folder = make(tmp_path / "store", "bf16-zstd")
+    zeros = [replace(captured(n), hidden_states=torch.zeros_like(captured(n).hidden_states)) for n in (6, 7, 8)]
+    with Store.open_for_run(tmp_path / "other", identity(storage="bf16-zstd")) as other:
+        other.write_unit(2, zeros)
+    dataset, name = HiddenStateDataset(folder, check="lengths"), "shards/000002.safetensors"
+    (folder / name).write_bytes((tmp_path / "other" / name).read_bytes())
+    with pytest.raises(StoreDamagedError, match=r"000002.safetensors has not the .* bytes that its record says"):
+        dataset[3]
