@@ -281,6 +281,32 @@ def store_merge(_: Context, out: str, part: list[str], runtime: str | None = Non
 
 
 @task(
+    name="export",
+    **STAGE,
+    positional=["store"],
+    help={
+        "store": STORE_HELP,
+        "to": "whose form: speculators-0.3.0 or speculators-0.9.0",
+        "output_dir": "folder of the files; must not exist",
+        **WHERE_HELP,
+    },
+)
+def store_export(
+    _: Context,
+    store: str,
+    to: str | None = None,
+    output_dir: str | None = None,
+    runtime: str | None = None,
+    gpus: str | None = None,
+) -> None:
+    """Write a store's samples as files that speculators reads."""
+    flags = given(locals())
+    from ops import stores
+
+    stores.export(flags.pop("store"), flags)
+
+
+@task(
     name="split",
     **STAGE,
     positional=["store"],
@@ -494,6 +520,15 @@ def bench_kill(_: Context, kills: str | None = None) -> None:
     stages.bench("bench.kill", *stages.to_flags(flags))
 
 
+@task(name="kill-engine", **STAGE, help={"kills": "how many runs are killed"})
+def bench_kill_engine(_: Context, kills: str | None = None) -> None:
+    """Kill runs with vLLM at random moments and compare what comes of them."""
+    flags = given(locals())
+    from ops import stages
+
+    stages.bench("bench.kill_engine", *stages.to_flags(flags))
+
+
 @task(name="scale", **STAGE, iterable=["samples"], help={"samples": "how many; may be given again"})
 def bench_scale(_: Context, samples: list[str]) -> None:
     """Measure plans and stores as samples grow."""
@@ -518,9 +553,9 @@ def bench_read(_: Context, store: str | None = None, folder: str | None = None) 
 def commands() -> Collection:
     """All commands, those about one thing in a group of their own."""
     top = Collection(extract, prepare, verify, build, smoke, shell, logs, stop, test, lint, doctor)
-    top.add_collection(Collection("store", store_merge, store_split, store_prune, store_stats))
+    top.add_collection(Collection("store", store_merge, store_split, store_prune, store_stats, store_export))
     top.add_collection(Collection("patch", patch_status, patch_verify, patch_new, patch_refresh, patch_rebase))
-    measured = (bench_extract, bench_compare, bench_scale, bench_store, bench_read, bench_kill)
+    measured = (bench_extract, bench_compare, bench_scale, bench_store, bench_read, bench_kill, bench_kill_engine)
     top.add_collection(Collection("bench", *measured))
     top.add_collection(Collection("stack", stack_lock, stack_show, stack_verify, stack_pin_nightly))
     return top

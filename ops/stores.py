@@ -44,5 +44,19 @@ def from_one(command: str, store: str, given: dict[str, Any]) -> None:
     runtime.finish(call)
 
 
+def export(store: str, given: dict[str, Any]) -> None:
+    """Run `store export`, whose folder appears beside a temporary one: what is written is the folder around it.
+
+    Args:
+        store: the folder.
+        given: its flags, see `ops.stages.extract`.
+    """
+    runtime, given = where(given)
+    folder, given = absolute(store), {**given, "output_dir": given["output_dir"] and absolute(given["output_dir"])}
+    arguments = ("export", str(folder), *to_flags(given))
+    around = (given["output_dir"].parent,) if given["output_dir"] else ()
+    runtime.finish(StageCall(stage="store", arguments=arguments, reads=(folder,), writes=around))
+
+
 def _named(paths: dict[str, Path], name: str) -> tuple[Path, ...]:
     return (paths[name],) if name in paths else ()

@@ -1,4 +1,4 @@
-"""`python -m pipeline store merge|split|prune|stats`: stores made of stores, and what is in one."""
+"""`python -m pipeline store merge|split|prune|stats|export`: what is made of stores, and what is in one."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pipeline.errors import SettingsError
 from pipeline.store.derive.merge import merge
 from pipeline.store.derive.prune import Wanted, prune
 from pipeline.store.derive.split import split_ids, split_parts
+from pipeline.store.layout import store_in
 from pipeline.store.report import show_built, show_stats, write_stats
 from pipeline.store.stats import store_stats
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
+FORMS = ("speculators-0.3.0", "speculators-0.9.0")
 STORE_HELP = "a complete store, or a run's folder with store/ in it"
 
 
@@ -40,7 +42,7 @@ def main(argv: list[str]) -> int:
 def _parse(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m pipeline store", description=__doc__, allow_abbrev=False)
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for add_command in (_add_merge, _add_split, _add_prune, _add_stats):
+    for add_command in (_add_merge, _add_split, _add_prune, _add_stats, _add_export):
         add_command(commands)
     return parser.parse_args(argv)
 
@@ -73,6 +75,13 @@ def _add_stats(commands: Subparsers) -> None:
     add = _command(commands, "stats", _stats, "counts, lengths, norms and reasons, from the records alone")
     add("store", type=Path, metavar="STORE", help=STORE_HELP)
     add("--json", type=Path, metavar="FILE", help="write all figures there")
+
+
+def _add_export(commands: Subparsers) -> None:
+    add = _command(commands, "export", _export, "a store's samples as files that a version of speculators reads")
+    add("store", type=Path, metavar="STORE", help=STORE_HELP)
+    add("--to", choices=FORMS, required=True, help="whose form")
+    add("--output-dir", type=Path, required=True, metavar="DIR", help="folder of the files; must not exist")
 
 
 def _command(
@@ -118,6 +127,14 @@ def _stats(flags: argparse.Namespace, console: Console) -> None:
     show_stats(console, stats)
     if flags.json:
         write_stats(flags.json, stats)
+
+
+def _export(flags: argparse.Namespace, console: Console) -> None:
+    from pipeline.store.export.write import export  # imports torch
+
+    with console.status(f"writing {flags.output_dir}"):
+        count = export(store_in(flags.store), flags.output_dir, flags.to)
+    console.print(f"{count:,} samples for {flags.to} in {flags.output_dir}", soft_wrap=True)
 
 
 @contextmanager

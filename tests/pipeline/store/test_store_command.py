@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from pipeline.__main__ import main
+from pipeline.store.command import FORMS
+from pipeline.store.export import Form
 from tests.pipeline.store.derived import digest, ids, make, names, write_ids
 
 Said = Callable[[], str]
@@ -95,3 +98,14 @@ def test_a_wrong_command_line_is_exit_code_2(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         run(*arguments)
     assert ended.value.code == 2
+
+
+@pytest.mark.parametrize(("form", "file"), [(FORMS[0], "data_5.pt"), (FORMS[1], "hidden_states/hs_5.safetensors")])
+def test_export_writes_every_sample_and_refuses_a_folder_that_is_there(
+    store: Path, tmp_path: Path, said: Said, form: str, file: str
+) -> None:
+    assert get_args(Form) == FORMS
+    assert run("export", store.parent, "--to", form, "--output-dir", tmp_path / "out") == 0
+    assert f"6 samples for {form} in {tmp_path}/out" in said()
+    assert (tmp_path / "out" / file).exists()
+    assert run("export", store, "--to", form, "--output-dir", tmp_path / "out") == 40
