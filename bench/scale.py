@@ -121,6 +121,7 @@ def open_store(folder: Path, plan: Plan) -> Store:
     identity = store_identity(
         engine="none",
         dtype="bfloat16",
+        storage="bf16",
         hidden_size=HIDDEN,
         num_layers=LAYERS[-1] + 1,
         vocab_size=VOCAB,

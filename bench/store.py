@@ -5,7 +5,7 @@
 *Ours* is what an engine's worker does with a step's states: copy them into one of two host buffers, take the norms,
 hand them to the `Committer`, and go on with the next step when a buffer is free. *Raw* is the same bytes with plain
 write(2) in pieces of 16 MiB and an fsync at each file's end. They take turns in one process on one file system, in
-alternating order, so that a disk whose speed drifts slows both; every file is deleted as soon as it is on the disk.
+alternating order, so that a disk whose speed drifts slows both; what a turn wrote is deleted after it, unmeasured.
 *Shipped* is the path of speculators 0.3.0, see `bench.shipped`. Quoted are ratios within this run, and the resident
 memory of the process, which must not grow.
 """
@@ -33,7 +33,7 @@ from rich.table import Table
 from bench import shipped
 from pipeline.store.committer import Committer
 from pipeline.store.content import row_norms, tensor_bytes
-from pipeline.store.layout import shard_file, sidecar_file
+from pipeline.store.layout import SHARDS
 from pipeline.store.manifest import store_identity
 from pipeline.store.records import OrderedSample, UnitOrder
 from pipeline.store.writer import Store
@@ -84,11 +84,13 @@ def main(argv: list[str]) -> int:
                 (ours, extraction(store, source, given.steps)),
                 (raw, partial(plain_files, Path(folder), source, given.steps)),
             ]
-            for _, way in ways:
-                way()  # the pages of buffers and heap are there from now on
+            for _, way in ways:  # the pages of buffers and heap are there from now on
+                measured(way, given.steps * source.nbytes)
+                delete(Path(folder))
             for turn in range(turns):
                 for results, way in ways if turn % 2 else reversed(ways):
                     results.append(measured(way, given.steps * source.nbytes))
+                    delete(Path(folder))
         rate = shipped.rate(Path(folder), (ROWS, LAYERS, HIDDEN), SAMPLE_ROWS)
     show(ours, raw, rate)
     return 0
@@ -100,6 +102,12 @@ def measured(way: Way, size: int) -> Turn:
     memory = way()
     seconds, after = time.perf_counter() - started, os.times()
     return Turn(size, seconds, after.user + after.system - before.user - before.system, memory)
+
+
+def delete(folder: Path) -> None:
+    """Delete what a turn wrote."""
+    for file in [*folder.glob("*.raw"), *(folder / "store" / SHARDS).iterdir()]:
+        file.unlink()
 
 
 def extraction(store: Store, source: torch.Tensor, steps: int) -> Way:
@@ -116,22 +124,12 @@ def extraction(store: Store, source: torch.Tensor, steps: int) -> Way:
                 buffer = buffers.get()
                 buffer.copy_(source)
                 committer.submit(order(unit), buffer, row_norms(buffer), partial(buffers.put, buffer))
-                delete(store.folder, committer)
                 memory.append(process.memory_info().rss)
-            delete(store.folder, committer, wait=True)
+            if failure := committer.committed(wait=True).failure:
+                raise failure
         return memory
 
     return turn
-
-
-def delete(folder: Path, committer: Committer, *, wait: bool = False) -> None:
-    """Delete what was committed."""
-    committed = committer.committed(wait=wait)
-    if committed.failure:
-        raise committed.failure
-    for report in committed.reports:
-        shard_file(folder, report.unit).unlink()
-        sidecar_file(folder, report.unit).unlink()
 
 
 def order(unit: int) -> UnitOrder:
@@ -150,7 +148,6 @@ def plain_files(folder: Path, source: torch.Tensor, steps: int) -> list[int]:
             for start in range(0, len(content), PIECE):
                 assert stream.write(content[start : start + PIECE]) == len(content[start : start + PIECE])
             os.fsync(stream.fileno())
-        file.unlink()
     return []
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from pipeline.errors import NoSpaceError
 from pipeline.extract.engines.protocol import EngineOptions
 from pipeline.extract.engines.speculators import SpeculatorsEngine
 from pipeline.extract.supervise import Supervisor
@@ -181,3 +182,35 @@ def test_nothing_but_small_records_crosses_the_engines_rpc_channel(run, monkeypa
     run(watch, *orders(samples))
     assert sum(state.nbytes for state in run.stored().values()) == 2000 * 3 * 128 * 4
     assert max(sizes) < 40_000, "of 3 MB of states"
+
+
+def fill_the_disk(worker: Any, after: int) -> None:
+    """Runs in the worker: from so many syncs on the disk is full."""
+    import errno
+    import os
+
+    sync, left = os.fsync, after
+
+    def full(handle: int) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        sync(handle)
+
+    os.fsync = full
+
+
+def test_a_disk_that_fills_up_under_the_worker_ends_the_run_between_two_units(run, truth):
+    samples = random_samples([40, 90, 60, 30])
+    # A unit takes four: of its shard, the folder, its record and the folder.
+    with pytest.raises(NoSpaceError, match="free some and run again, finished units are kept"):
+        run(
+            lambda engine: engine._generator.executor.collective_rpc(fill_the_disk, args=(6,)),
+            *orders(*([s] for s in samples)),
+        )
+    assert run.store.finished_units() == {0}
+    run(lambda engine: None, *orders(*([s] for s in samples))[1:])
+    for at, ids in enumerate(samples):
+        expected = truth(ids)
+        assert (run.stored()[f"{at}.0"] - expected).norm() <= 1e-5 * expected.norm()
