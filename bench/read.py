@@ -4,7 +4,9 @@
 
 The same data in every way: made up (samples of 200 to 2,000 rows of 4 layers of 2,048 values, 2 GB) or, with --store,
 a store's. Each way reads every sample once, whole, in a random order, in processes of its own; ways take turns, and the
-median of the rounds is shown.
+median of the rounds is shown. With a cold and a warm page cache the processes are new; in the "next epoch" they have
+read every sample once before, in another order (and shared out otherwise), as a trainer's have from its second epoch
+on.
 
 "read(2)" reads the .pt files' bytes into one buffer: with a cold cache the bound that the disk sets. "speculators" is
 its own data set, which puts a sample's layers side by side as its trainer wants them; in a store they lie so.
@@ -13,6 +15,7 @@ its own data set, which puts a sample's layers side by side as its trainer wants
 from __future__ import annotations
 
 import argparse
+import itertools
 import multiprocessing
 import os
 import statistics
@@ -70,14 +73,15 @@ def measure(ways: dict[str, tuple[Path, Callable[[Path], Read]]], samples: int, 
     table = Table(
         "cache", "processes", "way", "samples/s", "MB/s", "CPU ms a sample", "over torch.load", "least to most"
     )
-    for cache in ("cold", "warm"):
+    for cache in ("cold", "warm", "next epoch"):
         for processes in (1, 2):
             seconds, cpu = {name: list[float]() for name in ways}, dict.fromkeys(ways, 0.0)
             for round_ in range(ROUNDS):
                 for name, (folder, reader) in ways.items():
                     if cache == "cold":
                         drop(folder)
-                    taken, used = timed(reader, folder, samples, processes, seed=round_)
+                    before = 1 if cache == "next epoch" else 0
+                    taken, used = timed(reader, folder, samples, processes, seed=round_, epochs_before=before)
                     seconds[name].append(taken)
                     cpu[name] += used
             for name, times in seconds.items():
@@ -96,16 +100,22 @@ def measure(ways: dict[str, tuple[Path, Callable[[Path], Read]]], samples: int, 
     return table
 
 
-def timed(reader: Callable[[Path], Read], folder: Path, samples: int, processes: int, seed: int) -> tuple[float, float]:
+def timed(  # noqa: PLR0913, PLR0917 - the conditions of a measurement
+    reader: Callable[[Path], Read], folder: Path, samples: int, processes: int, seed: int, epochs_before: int
+) -> tuple[float, float]:
     """Seconds until all samples were read, each by one of the processes, and CPU seconds of all these.
 
-    Opening data set or folder is not counted.
+    Opening data set or folder is not counted, nor are epochs before.
     """
     context = multiprocessing.get_context("fork")
     barrier, cpu = context.Barrier(processes + 1), context.Array("d", processes)
-    order = np.random.default_rng(seed).permutation(samples)
+    rng = np.random.default_rng(seed)
+    epochs = [rng.permutation(samples) for _ in range(epochs_before + 1)]
     workers = [
-        context.Process(target=work, args=(reader, folder, order[at::processes].tolist(), barrier, cpu, at))
+        context.Process(
+            target=work,
+            args=(reader, folder, [epoch[at::processes].tolist() for epoch in epochs], barrier, cpu, at),
+        )
         for at in range(processes)
     ]
     for worker in workers:
@@ -121,11 +131,14 @@ def timed(reader: Callable[[Path], Read], folder: Path, samples: int, processes:
 
 
 def work(  # noqa: PLR0913, PLR0917 - a process's arguments
-    reader: Callable[[Path], Read], folder: Path, order: list[int], barrier: Any, cpu: Any, at: int
+    reader: Callable[[Path], Read], folder: Path, epochs: list[list[int]], barrier: Any, cpu: Any, at: int
 ) -> None:
-    """Reading process number `at`."""
+    """Reading process number `at`; its last epoch is the one that counts."""
     torch.set_num_threads(1)
     read = reader(folder)
+    *earlier, order = epochs
+    for number in itertools.chain.from_iterable(earlier):
+        read(number)
     barrier.wait()
     before = time.process_time()
     for number in order:
@@ -190,15 +203,24 @@ def touch(tensor: torch.Tensor) -> None:
 def drop(folder: Path) -> None:
     """Have a folder's files out of the page cache (a virtual machine's host may still have them in its own)."""
     for file in files(folder):
-        handle = os.open(file, os.O_RDONLY)
+        for _ in range(100):  # pages that a core has just worked on stay for a moment
+            if dropped(file):
+                break
+            time.sleep(0.02)
+        else:
+            raise SystemExit(f"{file} stays in the page cache: its file system cannot be measured cold")
+
+
+def dropped(file: Path) -> bool:
+    """Ask for a file to be dropped from the page cache, and say whether its beginning is gone."""
+    handle = os.open(file, os.O_RDONLY)
+    try:
         os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
-        try:
-            if file.stat().st_size and os.preadv(handle, [bytearray(1)], 0, os.RWF_NOWAIT):
-                raise SystemExit(f"{file} stays in the page cache: its file system cannot be measured cold")
-        except BlockingIOError:
-            pass  # not in memory, as it should be
-        finally:
-            os.close(handle)
+        return not (file.stat().st_size and os.preadv(handle, [bytearray(1)], 0, os.RWF_NOWAIT))
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
 
 
 def files(folder: Path) -> Iterator[Path]:
