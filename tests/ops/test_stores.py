@@ -53,3 +53,15 @@ def test_stats_writes_nothing_but_the_file_that_was_asked_for(calls: list[StageC
     run("store.stats", "runs/demo", "--json", "figures/stats.json")
     assert [call.writes for call in calls] == [(), (tmp_path / "figures",)]
     assert calls[1].arguments == ("stats", f"{tmp_path}/runs/demo", f"--json={tmp_path}/figures/stats.json")
+
+
+def test_export_writes_beside_its_folder_which_appears_when_it_is_whole(calls: list[StageCall], tmp_path: Path) -> None:
+    run("store.export", "runs/demo", "--to", "speculators-0.9.0", "--output-dir", "out/files")
+    (call,) = calls
+    assert call.arguments == (
+        "export",
+        f"{tmp_path}/runs/demo",
+        "--to=speculators-0.9.0",
+        f"--output-dir={tmp_path}/out/files",
+    )
+    assert (call.reads, call.writes) == ((tmp_path / "runs/demo",), (tmp_path / "out",))
