@@ -22,14 +22,15 @@ CPU_ENVIRONMENT = {
 
 
 @contextmanager
-def generator(target: Path, **options: Any) -> Iterator[Any]:
+def generator(target: Path, worker_extension_cls: str | None = None, **options: Any) -> Iterator[Any]:
     """A `VllmHiddenStatesGenerator` in float32 on a tiny target, ended at the end."""
     os.environ.update(CPU_ENVIRONMENT)
     if options.get("tensor_parallel_size") == 2:
         os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "0|1"
     from speculators.data_generation.vllm_hidden_states_generator import VllmHiddenStatesGenerator
 
-    made = VllmHiddenStatesGenerator(
+    named = {"worker_extension_cls": worker_extension_cls} if worker_extension_cls else {}
+    made = type("Generator", (VllmHiddenStatesGenerator,), named)(
         str(target), **{"layer_ids": LAYERS, "max_model_len": 1025, "dtype": "float32"} | options
     )
     try:

@@ -42,8 +42,7 @@ SYMPTOMS = {
     "0017": r"unexpected keyword argument 'dtype'",
     "0018": r"unexpected keyword argument 'max_num_(seqs|batched_tokens)'",
     "0019": r"",
-    "0020": r"unexpected keyword argument 'worker_extension_cls'",
-    "0021": r"",
+    "0020": r"no attribute 'add_requests'",
 }
 """what the failing test must say: the fault that the patch mends, and no other"""
 

@@ -7,6 +7,7 @@ forward pass and its bits depend on nothing but the unit.
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -39,8 +40,11 @@ class SpeculatorsEngine:
         # Both log and read the environment as they are imported.
         from speculators.data_generation.vllm_hidden_states_generator import VllmHiddenStatesGenerator
 
+        class StoringGenerator(VllmHiddenStatesGenerator):
+            worker_extension_cls = "pipeline.extract.engines.worker.StoringWorkerExtension"
+
         try:
-            self._generator = VllmHiddenStatesGenerator(
+            self._generator = StoringGenerator(
                 model_path=str(options.target.folder),
                 layer_ids=list(options.layer_ids),
                 # vLLM wants room for one token after the prompt.
@@ -51,7 +55,6 @@ class SpeculatorsEngine:
                 max_num_seqs=options.batch_size,
                 tensor_parallel_size=options.tp_size,
                 trust_remote_code=options.trust_remote_code,
-                worker_extension_cls="pipeline.extract.engines.worker.StoringWorkerExtension",
             )
         except Exception as error:  # vLLM raises bare Exception, its dependencies anything
             raise EngineError(f"the engine did not start: {_first_line(error)}") from error
@@ -128,11 +131,9 @@ class SpeculatorsEngine:
         for count in passes:
             part = samples[start : start + count]
             start += count
-            places = []
-            for request, rows in self._generator.add_requests(part):
-                places.append((request, row))
-                row += rows
-            self._call("place_rows", places)
+            starts = list(itertools.accumulate(map(len, part), initial=row))
+            row = starts.pop()
+            self._call("place_rows", list(zip(self._generator.add_requests(part), starts, strict=True)))
             self._generator.prefill()
 
     def _call(self, method: str, *arguments: Any) -> Any:
