@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from pipeline.extract.layers import to_input_numbering
 from pipeline.extract.progress import summary
 from pipeline.extract.settings import parse
 from pipeline.store.layout import REJECTED
+from pipeline.store.records import reason_kind
 from pipeline.store.writer import Store
 
 _SHOWN = 4
@@ -99,15 +99,10 @@ def _print_plan(job: Job) -> None:
     }
     for name, value in rows.items():
         print(f"{name:<12} {value}")
-    for reason, count in Counter(_kind(rejection.reason) for rejection in job.plan.rejected).most_common():
+    for reason, count in Counter(reason_kind(rejection.reason) for rejection in job.plan.rejected).most_common():
         print(f"  rejected   {count:,} x {reason}")
 
 
 def _reasons(rejected: Path) -> Counter[str]:
     lines = rejected.read_text(encoding="utf-8").splitlines()
-    return Counter(_kind(json.loads(line)["reason"]) for line in lines)
-
-
-def _kind(reason: str) -> str:
-    """A reason without its numbers, so that like ones are counted together."""
-    return re.sub(r"\d+", "…", reason)
+    return Counter(reason_kind(json.loads(line)["reason"]) for line in lines)

@@ -65,21 +65,22 @@ def row_norms(states: torch.Tensor) -> torch.Tensor:
 
 def non_finite_layers(states: torch.Tensor, norms: torch.Tensor) -> list[int]:
     """Positions (not layer ids) of the layers of `[rows, layers, hidden]` that hold a NaN or an infinity."""
-    suspects = (~norms.isfinite()).any(dim=0).nonzero().flatten().tolist()
-    return [layer for layer in suspects if count_non_finite(states[:, layer])]
+    return [layer for layer, count in enumerate(non_finite_counts(states, norms)) if count]
 
 
 def layer_records(
-    norms: torch.Tensor, layer_ids: Sequence[int], non_finite: Sequence[int], errors: Sequence[float | None]
+    samples: Iterable[tuple[torch.Tensor, torch.Tensor]], layer_ids: Sequence[int], errors: Sequence[float | None]
 ) -> list[LayerRecord]:
     """Statistics per layer over the rows of a shard.
 
     Args:
-        norms: `[rows, layers]`, as `row_norms` gives them.
+        samples: at least one: states `[rows, layers, hidden]`, and their norms as `row_norms` gives them.
         layer_ids: the layers' output ids.
-        non_finite: NaN or infinite values, per layer.
         errors: the storage's relative error, per layer; None where it has none.
     """
+    found = [(part, non_finite_counts(states, part)) for states, part in samples]
+    norms = torch.cat([part for part, _ in found])
+    non_finite = [sum(counts) for counts in zip(*(counts for _, counts in found), strict=True)]
     square_sums = norms.double().square().sum(dim=0)
     return [
         LayerRecord(

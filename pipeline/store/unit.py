@@ -10,7 +10,7 @@ import msgspec
 import torch
 
 from pipeline.errors import EngineError
-from pipeline.store.content import content_sha256, count_non_finite, layer_records, non_finite_layers, row_norms
+from pipeline.store.content import content_sha256, layer_records, non_finite_layers, row_norms
 from pipeline.store.durable import NewFile, write_synced
 from pipeline.store.layout import FORMAT, shard_file, sidecar_file
 from pipeline.store.records import CapturedSample, Rejection, UnitOrder, UnitReport
@@ -136,7 +136,7 @@ def _write_shard(
             SampleRecord(sample.id, len(sample.input_ids), sha256)
             for sample, sha256 in zip(samples, hashes, strict=True)
         ]
-        layers = _layer_records(spec, torch.cat(list(norms)), encoded, samples)
+        layers = _layer_records(spec, list(norms), encoded, samples)
     except BaseException:
         file.discard()
         raise
@@ -144,18 +144,14 @@ def _write_shard(
 
 
 def _layer_records(
-    spec: StoreSpec, norms: torch.Tensor, encoded: Sequence[Encoded], samples: Sequence[CapturedSample]
+    spec: StoreSpec, norms: Sequence[torch.Tensor], encoded: Sequence[Encoded], samples: Sequence[CapturedSample]
 ) -> list[LayerRecord]:
     errors: list[float | None] = [None] * len(spec.layer_ids)
     lost = [sample.square_error for sample in encoded if sample.square_error is not None]
     if lost:
-        squares = norms.double().square().sum(dim=0).clamp_min(torch.finfo(torch.float64).tiny)
+        squares = torch.cat(list(norms)).double().square().sum(dim=0).clamp_min(torch.finfo(torch.float64).tiny)
         errors = (torch.stack(lost).sum(dim=0) / squares).sqrt().tolist()
-    non_finite = [
-        0 if finite else sum(count_non_finite(sample.hidden_states[:, at]) for sample in samples)
-        for at, finite in enumerate(norms.isfinite().all(dim=0).tolist())
-    ]
-    return layer_records(norms, spec.layer_ids, non_finite, errors)
+    return layer_records(zip([s.hidden_states for s in samples], norms, strict=True), spec.layer_ids, errors)
 
 
 def _hash(sample: CapturedSample, encoded: Encoded, ids: torch.Tensor, mask: torch.Tensor) -> str:

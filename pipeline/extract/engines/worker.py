@@ -87,11 +87,6 @@ class StoringWorkerExtension(HiddenStatesWorkerExtension):
         """Wait until all units are on the disk."""
         return self._committer.committed(wait=True) if self._committer is not None else None
 
-    def close_store(self) -> None:
-        """Let another writer in, when all units are on the disk."""
-        if self._committer is not None:
-            self._committer.close()
-
     def _store_captured_states(self, aux_hidden_states: Sequence[torch.Tensor]) -> None:
         """Called by the hooks, once a forward pass."""
         if self._order is None:

@@ -9,8 +9,8 @@ import msgspec
 import torch
 
 from pipeline.errors import StoreDamagedError
-from pipeline.store.check import unit_faults
-from pipeline.store.content import layer_records, non_finite_counts, row_norms
+from pipeline.store.check import offsets_of, unit_faults
+from pipeline.store.content import layer_records, row_norms
 from pipeline.store.durable import NewFile
 from pipeline.store.layout import shard_file
 from pipeline.store.shard import MappedShard, shard_bytes
@@ -45,7 +45,7 @@ def rewrite_unit(spec: StoreSpec, unit: int, source: StoreSpec, old: int, keep: 
     if faults:
         raise StoreDamagedError(f"{source.folder} is not sound: {faults[0]}; verify tells what to do")
     tensors = MappedShard(shard_file(source.folder, old)).tensors
-    offsets = [0, *itertools.accumulate(sample.rows for sample in record.samples)]
+    offsets = offsets_of(record)
     states = storage_of(source.storage).open(tensors, offsets, len(source.layer_ids), source.hidden_size)
     rows = [slice(offsets[at], offsets[at + 1]) for at in keep]
     masks = [tensors["loss_mask"][part] for part in rows]
@@ -88,10 +88,6 @@ def _write(spec: StoreSpec, unit: int, tensors: dict[str, list[torch.Tensor]]) -
 
 
 def _layers(spec: StoreSpec, record: Sidecar, states: ShardStates, keep: Sequence[int]) -> list[LayerRecord]:
-    norms, counts = list[torch.Tensor](), list[list[int]]()
-    for at in keep:
-        decoded = states.sample(at)
-        norms.append(row_norms(decoded))
-        counts.append(non_finite_counts(decoded, norms[-1]))
+    decoded = map(states.sample, keep)
     errors = [layer.relative_error for layer in record.layers]
-    return layer_records(torch.cat(norms), spec.layer_ids, list(map(sum, zip(*counts, strict=True))), errors)
+    return layer_records(((sample, row_norms(sample)) for sample in decoded), spec.layer_ids, errors)
