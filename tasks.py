@@ -547,7 +547,7 @@ def bench_read(_: Context, store: str | None = None, folder: str | None = None) 
     flags = given(locals())
     from ops import stages
 
-    stages.bench_read(flags)
+    stages.bench_alone("bench.read", *stages.to_flags(flags))
 
 
 def commands() -> Collection:

@@ -118,17 +118,6 @@ def bench_alone(module: str, *arguments: str) -> None:
     become([str(environment / "bin" / "python"), "-m", module, *arguments], offline=True)
 
 
-def bench_read(given: dict[str, Any]) -> None:
-    """Become the benchmark of reading.
-
-    Args:
-        given: `store` and `folder`; None where not given.
-    """
-    environment = ensure(load(STACKS / EXTRACT))
-    flags = to_flags({name: value and str(absolute(value)) for name, value in given.items()})
-    become([str(environment / "bin" / "python"), "-m", "bench.read", *flags], offline=True)
-
-
 def to_flags(given: dict[str, Any]) -> list[str]:
     """Flags of a stage from those given to a task: only what was given, a list of layers as separate values."""
     flags: list[str] = []

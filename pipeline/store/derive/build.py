@@ -90,7 +90,7 @@ def build(  # noqa: PLR0913 - keyword-only
         UserError: others, as `Store.open_for_run` and `Store.finalise`.
     """
     with Store.open_for_run(folder, identity, info) as store:
-        done = store.finished_units()
+        done = store.finished_at_opening
         todo = [(unit, piece) for unit, piece in enumerate(pieces) if unit not in done]
         _check_space(store.folder, [piece for _, piece in todo])
         count = dict.fromkeys(("linked", "copied", "rewritten", "written"), 0)

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from pipeline.errors import StoreDamagedError
-from pipeline.store.digest import sidecars_digest
-from pipeline.store.layout import REJECTED, store_in
+from pipeline.store.digest import hash_lines
+from pipeline.store.layout import REJECTED, sidecar_file, store_in
 from pipeline.store.manifest import read_manifest
-from pipeline.store.sidecar import RejectedRecord, Sidecar, finished_units, read_sidecar
+from pipeline.store.sidecar import RejectedRecord, Sidecar, read_sidecar, whole_records
 from pipeline.store.spec import StoreSpec
 
 _LINES = msgspec.json.Decoder(RejectedRecord)
@@ -43,11 +43,14 @@ class Source:
                 f"{self.folder} is not finished: run its extract (or merge, split, prune) to the end"
             )
         self.spec = StoreSpec.of(self.folder, self.manifest)
-        self.units = sorted(finished_units(self.folder, self.spec.identity))
+        self.units, records = list[int](), list[tuple[str, str]]()
+        for sidecar, content in whole_records(self.folder, self.spec.identity):
+            self.units.append(sidecar.unit)
+            records.append((sidecar_file(self.folder, sidecar.unit).name, hashlib.sha256(content).hexdigest()))
         counted = self.manifest["counts"]["units"]
         if len(self.units) != counted:
             raise self._damaged(f"{len(self.units):,} of its {counted:,} units are whole")
-        if sidecars_digest(self.folder, self.units) != self.manifest["sidecars_sha256"]:
+        if hash_lines(records) != self.manifest["sidecars_sha256"]:
             raise self._damaged("its records are not those that its manifest names")
 
     def sidecars(self) -> Iterator[Sidecar]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -70,15 +69,6 @@ def shard(store: Path, unit: int) -> Path:
 
 def same_file(one: Path, two: Path) -> bool:
     return one.stat().st_ino == two.stat().st_ino
-
-
-def contents(folder: Path) -> dict[str, str]:
-    """Every file's sha256, but for the lock files."""
-    return {
-        str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest()
-        for file in folder.rglob("*")
-        if file.is_file() and not file.name.endswith("lock")
-    }
 
 
 def write_ids(folder: Path, *lines: str) -> Path:

@@ -8,16 +8,11 @@ speed. `bench.kill` does the same with moments of time, on the demo target.
 from __future__ import annotations
 
 import itertools
-import os
 import random
 import shutil
-import signal
 import sys
 import threading
-import traceback
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 from pipeline.store.committer import Committer
 from pipeline.store.manifest import is_complete, read_manifest
@@ -25,6 +20,7 @@ from pipeline.store.sidecar import finished_units
 from pipeline.store.spec import identity_sha256
 from pipeline.store.writer import Store
 from tests.pipeline.store.fake import contents, identity, submit
+from tests.pipeline.store.killing import killed
 
 IDENTITY = identity_sha256(identity())
 UNITS = 30
@@ -57,39 +53,6 @@ def tell(committer: Committer, report: Path, *, wait: bool = False) -> None:
         stream.writelines(f"{done.unit}\n" for done in committed.reports)
 
 
-def run_and_die(folder: Path, report: Path, line: int, start: str) -> bool:
-    """Run in a child that is killed at its n-th line after it first entered a function; returns whether it was."""
-    child = os.fork()
-    if child == 0:
-        try:
-            kill_at(line, start)
-            run(folder, report)
-            os._exit(0)
-        except BaseException:  # noqa: BLE001 - a child must not go on as a second pytest
-            traceback.print_exc()
-            os._exit(1)
-    _, status = os.waitpid(child, 0)
-    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0, "the run failed by itself"
-    return os.WIFSIGNALED(status)
-
-
-def kill_at(line: int, start: str) -> None:
-    """SIGKILL this process at the n-th line that its threads execute in the store's code after `start` began."""
-    lines, started = itertools.count(1), threading.Event()
-
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        if "/pipeline/store/" not in frame.f_code.co_filename or "tests" in frame.f_code.co_filename:
-            return None
-        if frame.f_code.co_name == start:
-            started.set()
-        if event == "line" and started.is_set() and next(lines) == line:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return trace
-
-    threading.settrace(trace)
-    sys.settrace(trace)
-
-
 def test_killed_at_random_moments_and_resumed_the_store_is_the_same(tmp_path: Path) -> None:
     rng = random.Random(1)  # noqa: S311
     run(tmp_path / "whole", tmp_path / "whole.txt")
@@ -98,7 +61,7 @@ def test_killed_at_random_moments_and_resumed_the_store_is_the_same(tmp_path: Pa
     stages, starts = [], itertools.cycle(STARTS)
     while not is_complete(folder):
         line = rng.randrange(1, LINES) if len(stages) < KILLS else sys.maxsize
-        if run_and_die(folder, report, line, next(starts)):
+        if killed(lambda: run(folder, report), line, next(starts)):
             stages.append(len(finished_units(folder, IDENTITY)))
         reported = {int(unit) for unit in report.read_text().splitlines()}
         assert reported <= finished_units(folder, IDENTITY), "a unit that was reported as written is gone"
@@ -114,11 +77,11 @@ def test_killed_while_it_is_finalised_a_store_is_finalised_by_the_next_run(tmp_p
     shutil.copytree(whole, folder)
     with Store.open_for_run(folder, identity()) as store:
         units = store.finished_units()
-    last = next(line for line in itertools.count(100, 100) if not run_and_die(folder, report, line, "finalise"))
+    last = next(line for line in itertools.count(100, 100) if not killed(lambda: run(folder, report), line, "finalise"))
     for line in range(last, 0, -last // 12):
         (folder / "manifest.json").unlink()
         (folder / "rejected.jsonl").unlink()
-        run_and_die(folder, report, line, "finalise")
+        killed(lambda: run(folder, report), line, "finalise")
         assert finished_units(folder, IDENTITY) == units
         run(folder, report)
         assert contents(folder) == contents(whole)

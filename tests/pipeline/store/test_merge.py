@@ -18,7 +18,6 @@ from pipeline.store.manifest import is_complete, read_manifest
 from pipeline.store.records import Rejection
 from pipeline.store.writer import Store
 from tests.pipeline.store.derived import (
-    contents,
     counts,
     digest,
     faults,
@@ -29,7 +28,7 @@ from tests.pipeline.store.derived import (
     same_file,
     shard,
 )
-from tests.pipeline.store.fake import captured, identity
+from tests.pipeline.store.fake import captured, contents, identity
 
 Parts = list[Path]
 

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import sys
-import threading
-import traceback
-from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import pytest
 
@@ -19,45 +12,13 @@ import pipeline.store.derive.rewrite  # noqa: F401 - imported before the forks, 
 from pipeline.store.derive.merge import merge
 from pipeline.store.derive.split import split_ids
 from pipeline.store.manifest import is_complete
-from tests.pipeline.store.derived import contents, faults, make, names, write_ids
+from tests.pipeline.store.derived import faults, make, names, write_ids
+from tests.pipeline.store.fake import contents
+from tests.pipeline.store.killing import killed
 
 KILLS = 15
 LINES = 1500
 """Executed by a merge or a split from its first look at the new folder, all threads together."""
-
-
-def killed(work: Callable[[], object], line: int) -> bool:
-    """Do it in a child that is killed at its n-th line in the store's code; returns whether it was."""
-    child = os.fork()
-    if child == 0:
-        try:
-            kill_at(line)
-            work()
-            os._exit(0)
-        except BaseException:  # noqa: BLE001 - a child must not go on as a second pytest
-            traceback.print_exc()
-            os._exit(1)
-    _, status = os.waitpid(child, 0)
-    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0, "it failed by itself"
-    return os.WIFSIGNALED(status)
-
-
-def kill_at(line: int) -> None:
-    """SIGKILL this process at the n-th line that any of its threads executes in the store's code."""
-    left, started = line, False
-
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal left, started
-        if "/pipeline/store/" not in frame.f_code.co_filename or "tests" in frame.f_code.co_filename:
-            return None
-        started = started or frame.f_code.co_name == "open_for_run"
-        left -= started and event == "line"
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return trace
-
-    threading.settrace(trace)
-    sys.settrace(trace)
 
 
 @pytest.mark.parametrize("how", ["merge", "split"])
@@ -77,6 +38,5 @@ def test_killed_and_run_again_it_is_what_it_is_without_a_kill(tmp_path: Path, ho
         progress.add(len(list(folder.glob("*/shards/*.json"))))
         for store in folder.glob("*/manifest.json"):
             assert not is_complete(store.parent) or faults(store.parent) == []
-    print("KILLS", kills)
     assert kills > 3
     assert contents(folder) == contents(tmp_path / "whole")

@@ -14,7 +14,6 @@ from pipeline.store.manifest import read_manifest
 from pipeline.store.records import CapturedSample, Rejection
 from pipeline.store.writer import Store
 from tests.pipeline.store.derived import (
-    contents,
     counts,
     faults,
     ids,
@@ -25,7 +24,7 @@ from tests.pipeline.store.derived import (
     shard,
     write_ids,
 )
-from tests.pipeline.store.fake import captured, identity
+from tests.pipeline.store.fake import captured, contents, identity
 
 UNITS = [[0, 1, 2], [3], [4, 5], [6, 7]]
 REJECTED = [Rejection("gone", "empty: no tokens", 3)]

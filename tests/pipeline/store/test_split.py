@@ -22,7 +22,6 @@ from pipeline.store.records import Rejection
 from pipeline.store.sidecar import read_sidecar
 from pipeline.store.writer import Store
 from tests.pipeline.store.derived import (
-    contents,
     counts,
     digest,
     faults,
@@ -34,7 +33,7 @@ from tests.pipeline.store.derived import (
     shard,
     write_ids,
 )
-from tests.pipeline.store.fake import captured, identity
+from tests.pipeline.store.fake import captured, contents, identity
 
 UNITS = [[0, 1], [2], [], [3, 4, 5], [6]]
 REJECTED = [Rejection("late", "over long: 9000 tokens, at most 8192", 9), Rejection(None, "broken JSON", 10)]
