@@ -17,6 +17,7 @@ from pipeline.extract.plan import Plan, build_plan
 from pipeline.extract.settings import ExtractSettings
 from pipeline.extract.target import Target, locate_target, read_target
 from pipeline.store.manifest import store_identity
+from pipeline.store.spec import PLAIN_STORAGES
 
 _ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 _SCALE_BYTES = 4
@@ -60,7 +61,7 @@ class Job:
     @property
     def storage(self) -> str:
         """How the states will lie on the disk: as asked for; other than bfloat16 ones stay as they are."""
-        return {"float16": "fp16", "float32": "fp32"}.get(self.dtype, self.settings.storage)
+        return self.settings.storage if self.dtype == "bfloat16" else PLAIN_STORAGES[self.dtype]
 
     def bytes_of(self, units: set[int]) -> int:
         """What these units take on disk, rounded up."""

@@ -24,6 +24,9 @@ IDENTITY = (
 )
 """the manifest's fields that must be the same for two runs to write into one store"""
 
+PLAIN_STORAGES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+"""by the states' dtype, the storage that keeps them as they were computed"""
+
 
 @dataclass(frozen=True, kw_only=True)
 class StoreSpec:

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+from pipeline.store.spec import PLAIN_STORAGES
 from pipeline.store.storage.fp8 import Fp8
 from pipeline.store.storage.plain import Plain
 from pipeline.store.storage.protocol import Encoded, ShardStates, Storage
@@ -19,9 +20,7 @@ from pipeline.store.storage.zstd import Zstd
 __all__ = ["Encoded", "ShardStates", "Storage", "storage_of"]
 
 _STORAGES: dict[str, Storage] = {
-    "bf16": Plain("bfloat16"),
-    "fp16": Plain("float16"),
-    "fp32": Plain("float32"),
+    **{name: Plain(dtype) for dtype, name in PLAIN_STORAGES.items()},
     "bf16-zstd": Zstd(),
     "fp8": Fp8(),
 }

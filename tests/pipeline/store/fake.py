@@ -13,6 +13,7 @@ from pipeline.store.committer import Committer
 from pipeline.store.content import row_norms
 from pipeline.store.manifest import store_identity
 from pipeline.store.records import CapturedSample, OrderedSample, UnitOrder
+from pipeline.store.spec import PLAIN_STORAGES
 
 LAYERS = (1, 2, 3, 5)
 HIDDEN = 8
@@ -30,7 +31,7 @@ def identity(**changes: Any) -> dict[str, Any]:
         "settings": {"tp_size": 1},
     }
     fields |= changes
-    fields.setdefault("storage", {"bfloat16": "bf16", "float32": "fp32"}[fields["dtype"]])
+    fields.setdefault("storage", PLAIN_STORAGES[fields["dtype"]])
     return store_identity(**fields)
 
 

@@ -13,6 +13,7 @@ import torch
 from pipeline.extract.digests import model_digest
 from pipeline.store.manifest import store_identity
 from pipeline.store.records import CapturedSample
+from pipeline.store.spec import PLAIN_STORAGES
 from pipeline.store.writer import Store
 from pipeline.verify.reference import ReferenceModel
 from tests.tiny_targets import VOCAB_SIZE, llama
@@ -71,7 +72,7 @@ def make_store(
         identity = store_identity(
             engine="reference",
             dtype=dtype,
-            storage=storage or {"bfloat16": "bf16", "float32": "fp32"}[dtype],
+            storage=storage or PLAIN_STORAGES[dtype],
             hidden_size=128,
             num_layers=6,
             vocab_size=VOCAB_SIZE,
