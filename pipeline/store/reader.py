@@ -44,7 +44,8 @@ class OpenShard:
         self.file = shard_file(spec.folder, unit)
         self._unit = unit
         self._storage = storage_of(spec.storage)
-        self.tensors = MappedShard(self.file).tensors
+        self._mapped = MappedShard(self.file)
+        self.tensors = self._mapped.tensors
         try:
             self.offsets: list[int] = self.tensors["offsets"].tolist()
             self._ids, self._mask = self.tensors["input_ids"], self.tensors["loss_mask"]
@@ -65,6 +66,11 @@ class OpenShard:
             raise StoreDamagedError(f"cannot read sample {sample!r} of {self.file}: {error}") from error
         rows = slice(self.offsets[at], self.offsets[at + 1])
         return StoredSample(sample, self._unit, _apart(states), _apart(self._ids[rows]), _apart(self._mask[rows]))
+
+    def will_need(self, at: int) -> None:
+        """Have the kernel begin to read the shard's sample number `at`, so that `sample` need not wait for the disk."""
+        for piece in self._states.mapped(at):
+            self._mapped.will_need(piece)
 
     def content_sha256(self, at: int) -> str:
         """Computed again for the shard's sample number `at`, see `pipeline.store.content`.

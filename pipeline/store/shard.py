@@ -11,6 +11,7 @@ import json
 import mmap
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -59,6 +60,11 @@ def shard_header(tensors: Mapping[str, tuple[torch.dtype, Sequence[int]]]) -> by
     return struct.pack("<Q", len(text)) + text
 
 
+_REQUEST = 512 << 10
+"""Bytes asked for at once: Linux cuts a larger request, without a word, to the device's largest transfer (of disks at
+least this much) or its read-ahead, whichever is more (force_page_cache_ra in mm/readahead.c)."""
+
+
 class MappedShard:
     """A shard file mapped into memory: its tensors, by name, are views of the file's pages.
 
@@ -74,10 +80,21 @@ class MappedShard:
         """
         try:
             with file.open("rb") as stream:
-                memory = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY)
-            self.tensors = dict(_tensors(memory))
+                self._memory = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY)
+            self.tensors = dict(_tensors(self._memory))
         except (OSError, ValueError, KeyError, TypeError, struct.error) as error:
             raise StoreDamagedError(f"cannot read {file}: {error or type(error).__name__}") from error
+
+    def will_need(self, part: torch.Tensor) -> None:
+        """Have the kernel begin to read what a part of one of the tensors lies on; does not wait for it."""
+        start = part.data_ptr() - self._base
+        end = start + part.nbytes
+        for page in range(start // mmap.PAGESIZE * mmap.PAGESIZE, end, _REQUEST):
+            self._memory.madvise(mmap.MADV_WILLNEED, page, min(_REQUEST, end - page))
+
+    @cached_property
+    def _base(self) -> int:
+        return torch.frombuffer(self._memory, dtype=torch.uint8).data_ptr()
 
 
 def _tensors(memory: mmap.mmap) -> Iterable[tuple[str, torch.Tensor]]:

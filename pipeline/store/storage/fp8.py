@@ -71,6 +71,10 @@ class Fp8States:
             states[part] = _decoded(values[part], scales[part])
         return states
 
+    def mapped(self, at: int) -> tuple[torch.Tensor, ...]:
+        """See `ShardStates.mapped`."""
+        return self.content(at)
+
     def pieces(self, at: int) -> dict[str, torch.Tensor]:
         """See `ShardStates.pieces`."""
         values, scales = self.content(at)

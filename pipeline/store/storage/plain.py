@@ -43,6 +43,10 @@ class PlainStates:
         """See `ShardStates.sample`."""
         return self._states[self._offsets[at] : self._offsets[at + 1]]
 
+    def mapped(self, at: int) -> tuple[torch.Tensor, ...]:
+        """See `ShardStates.mapped`."""
+        return (self.sample(at),)
+
     def pieces(self, at: int) -> dict[str, torch.Tensor]:
         """See `ShardStates.pieces`."""
         return {_NAME: self.sample(at)}

@@ -35,6 +35,9 @@ class ShardStates(Protocol):
             ValueError: what lies there cannot be decoded.
         """
 
+    def mapped(self, at: int) -> tuple[torch.Tensor, ...]:
+        """The parts of the shard's tensors that most of that sample lies in."""
+
     def pieces(self, at: int) -> dict[str, torch.Tensor]:
         """That sample as `Storage.encode` gave it, see `Encoded.pieces`: it goes into another shard as it is."""
 

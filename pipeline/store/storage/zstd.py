@@ -84,11 +84,15 @@ class ZstdStates:
         high, low = (_decompressed(frame, (layers, rows, hidden)) for frame in self._frames(at))
         return torch.from_numpy(_joined(high, low).view(np.int16)).view(torch.bfloat16)
 
+    def mapped(self, at: int) -> tuple[torch.Tensor, ...]:
+        """See `ShardStates.mapped`."""
+        return (self._planes[self._starts[2 * at] : self._ends[2 * at + 1]],)
+
     def pieces(self, at: int) -> dict[str, torch.Tensor]:
         """See `ShardStates.pieces`."""
         pair = slice(2 * at, 2 * at + 2)
         return {
-            _PLANES: self._planes[self._starts[2 * at] : self._ends[2 * at + 1]],
+            _PLANES: self.mapped(at)[0],
             _SIZES: torch.from_numpy(self._sizes[pair].reshape(1, 2)),
             _CHECKS: torch.from_numpy(self._checks[pair].reshape(1, 2)),
         }

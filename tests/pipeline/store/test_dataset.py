@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 from pipeline.errors import InputError, StoreDamagedError
 from pipeline.store import dataset as datasets
 from pipeline.store.dataset import HiddenStateDataset, Sample
-from pipeline.store.records import Rejection
+from pipeline.store.records import CapturedSample, Rejection
 from pipeline.store.shuffle import ShardShuffle
 from pipeline.store.writer import Store
 from tests.pipeline.store.fake import captured, identity
@@ -52,6 +52,58 @@ def test_samples_come_by_number_as_they_were_captured(tmp_path: Path, storage: s
     assert dataset.rows.tolist() == [len(captured(number).input_ids) for number in NUMBERS]
     with pytest.raises(IndexError):
         dataset[12]
+
+
+@pytest.mark.parametrize("storage", ["bf16", "bf16-zstd", "fp8"])
+@pytest.mark.parametrize("ahead", [0, 2000, datasets.READ_AHEAD])
+def test_samples_in_order_are_those_by_number_in_any_storage(tmp_path: Path, storage: str, ahead: int) -> None:
+    dataset = HiddenStateDataset(make(tmp_path / "store", storage))
+    order = [11, 3, 3, -1, 0, 7]
+    read = list(dataset.in_order(order, ahead))
+    assert [sample["id"] for sample in read] == [dataset[at]["id"] for at in order]
+    assert all(torch.equal(a["hidden_states"], dataset[at]["hidden_states"]) for a, at in zip(read, order, strict=True))
+
+
+def bytes_from_disk() -> int:
+    """That this process has had read."""
+    io = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(io["read_bytes"])
+
+
+def test_the_disk_begins_with_the_next_sample_while_one_is_used(tmp_path: Path) -> None:
+    rows = torch.zeros(1 << 11, 4, 576, dtype=torch.bfloat16)  # 9 MB: more than the kernel reads unasked
+    tokens = [1] * len(rows)
+    with Store.open_for_run(tmp_path / "store", identity(hidden_size=576)) as store:
+        for unit in range(3):
+            store.write_unit(unit, [CapturedSample(str(unit), tokens, tokens, rows)])
+        store.finalise([], 3)
+    for file in (tmp_path / "store/shards").glob("*.safetensors"):
+        drop_from_cache(file)
+    before = bytes_from_disk()
+    first = next(HiddenStateDataset(tmp_path / "store").in_order([0, 1, 2], ahead=0))
+    read = bytes_from_disk() - before
+    if not read:
+        pytest.skip("this file system lies in memory, so nothing is read ahead")
+    # The first sample's states have not been looked at yet.
+    assert 1.9 * first["hidden_states"].nbytes < read < 2.5 * first["hidden_states"].nbytes
+
+
+def drop_from_cache(file: Path) -> None:
+    handle = os.open(file, os.O_RDONLY)
+    os.fsync(handle)
+    os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(handle)
+
+
+def test_a_damaged_shard_is_refused_when_its_samples_turn_comes(tmp_path: Path) -> None:
+    dataset = HiddenStateDataset(make(tmp_path / "store"))
+    os.truncate(tmp_path / "store/shards/000002.safetensors", 10)
+    read = dataset.in_order([0, 1, 2, 3, 6])
+    assert [check_sample(next(read)) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(StoreDamagedError, match="000002"):
+        next(read)
+    with pytest.raises(IndexError):
+        list(dataset.in_order([0, 12]))
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
