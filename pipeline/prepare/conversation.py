@@ -1,7 +1,8 @@
 """One line of a conversations file to a conversation, or to the reason why not.
 
 OpenAI messages: `{"messages": [{"role": "user", "content": "..."}, ...]}`. ShareGPT:
-`{"conversations": [{"from": "human", "value": "..."}, ...]}`. Either may carry an `id`.
+`{"conversations": [{"from": "human", "value": "..."}, ...]}`. Either may carry an `id`, and its last answer
+`"unfinished": true`.
 """
 
 from __future__ import annotations
@@ -33,14 +34,23 @@ UNSUPPORTED_IN_MESSAGE = (
     "reasoning_content",
     "thinking",
 )
+UNFINISHED = "unfinished"
+"""true in a message that was cut off, as `regenerate` marks answers that reached the limit of new tokens"""
 
 
 @dataclass(frozen=True)
 class Conversation:
-    """Messages of a conversation, each with `role` and `content`, and the row's own id if it has one."""
+    """One row.
+
+    Attributes:
+        id: the row's own id, if it has one.
+        messages: each with `role` and `content`.
+        unfinished: the last answer was cut off: no end-of-turn token of the target's follows it.
+    """
 
     id: str | None
     messages: list[dict[str, str]]
+    unfinished: bool = False
 
 
 def parse(line: bytes) -> Conversation:
@@ -66,7 +76,8 @@ def parse(line: bytes) -> Conversation:
     if not all(answer.strip() for answer in answers):
         raise Rejection("empty-answer", "an assistant message has no text")
     own_id = row.get("id")
-    return Conversation(own_id if isinstance(own_id, str) and own_id else None, messages)
+    own_id = own_id if isinstance(own_id, str) and own_id else None
+    return Conversation(own_id, messages, _is_unfinished(row, messages))
 
 
 def _row(line: bytes) -> dict[str, Any]:
@@ -98,6 +109,16 @@ def _messages(row: dict[str, Any]) -> list[dict[str, str]]:
     if not isinstance(turns, list):
         raise Rejection("wrong-type", f"'{keys[0]}' is {_name(turns)}, not a list")
     return [_message(turn, number, keys[0] == "conversations") for number, turn in enumerate(turns, 1)]
+
+
+def _is_unfinished(row: dict[str, Any], messages: list[dict[str, str]]) -> bool:
+    turns = row.get("messages") or row["conversations"]
+    marked = [number for number, turn in enumerate(turns, 1) if turn.get(UNFINISHED)]
+    if marked and (marked != [len(turns)] or messages[-1]["role"] != "assistant"):
+        raise Rejection(
+            "unfinished-inside", f"message {marked[0]} is marked unfinished: only the last, an answer, may be"
+        )
+    return bool(marked)
 
 
 def _message(turn: Any, number: int, sharegpt: bool) -> dict[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.prepare.conversation import parse
+from pipeline.prepare.conversation import Conversation, parse
 from pipeline.prepare.mask import mask
 from pipeline.prepare.rejection import Rejection
 from pipeline.prepare.source import Row
@@ -64,14 +64,14 @@ class Sampler:
             try:
                 conversation = parse(row.content)
                 sample_id = conversation.id or sample_id
-                yield self._sample(sample_id, conversation.messages)
+                yield self._sample(sample_id, conversation)
             except Rejection as why:
                 yield Rejected(row.source, row.line, sample_id, why.reason, why.detail)
 
-    def _sample(self, sample_id: str, messages: list[dict[str, str]]) -> Sample:
+    def _sample(self, sample_id: str, conversation: Conversation) -> Sample:
         if sample_id in self._ids:
             raise Rejection("duplicate-id", f"an earlier sample has the id {sample_id!r}")
-        masked = mask(self._tokenizer, self._template.render(messages))
+        masked = mask(self._tokenizer, self._template.render(conversation.messages, conversation.unfinished))
         limit = self._max_seq_len
         if not any(masked.loss_mask):
             raise Rejection("no-trained-token", "none of its tokens lies inside an answer")

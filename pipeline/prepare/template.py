@@ -47,11 +47,13 @@ class Template:
         self._special = re.compile("|".join(map(re.escape, specials)) or r"(?!)")
         self._generation_prompt = self._find_generation_prompt()
 
-    def render(self, messages: Messages) -> Rendered:
+    def render(self, messages: Messages, unfinished: bool = False) -> Rendered:
         """Render a conversation and find the answers in it.
 
         Args:
             messages: with `role` and `content`.
+            unfinished: the last one is an answer that was cut off; the text then ends with it, and no end-of-turn
+                token, which the target did not produce, follows.
 
         Returns:
             The text and the answers' places.
@@ -65,7 +67,7 @@ class Template:
         for number, message in enumerate(messages, 1):
             if message["content"].strip() not in rendered.text:
                 raise Rejection("template-changes-text", f"message {number} is not in the rendered text as given")
-        return rendered
+        return _cut_off(rendered, messages[-1]["content"]) if unfinished else rendered
 
     def _by_prefixes(self, messages: Messages) -> Rendered:
         text = self._text(messages)
@@ -138,3 +140,12 @@ class Template:
         except Exception as error:
             raise Rejection("template-refused", str(error) or type(error).__name__) from error
         return texts, marks
+
+
+def _cut_off(rendered: Rendered, answer: str) -> Rendered:
+    """The text up to the end of its last answer's own words."""
+    *earlier, (start, end) = rendered.answers
+    # Some templates trim an answer.
+    words = answer if answer in rendered.text[start:end] else answer.strip()
+    end = rendered.text.index(words, start) + len(words)
+    return Rendered(rendered.text[:end], [*earlier, (start, end)])

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -50,6 +51,28 @@ def test_sample_of_exactly_the_limit_is_whole_and_a_longer_one_is_cut_on_the_rig
     assert isinstance(cut, Sample)
     assert (cut.input_ids, cut.loss_mask) == (whole.input_ids[:-3], whole.loss_mask[:-3])
     assert cut.full_length == length
+
+
+def test_an_unfinished_answer_ends_the_sample_with_its_last_word_and_no_end_of_turn(tokenizer: Any) -> None:
+    talk = [{"role": "user", "content": "Count."}, {"role": "assistant", "content": "One, two, three and"}]
+    [whole] = outcomes(tokenizer, [{"messages": talk}])
+    [cut] = outcomes(tokenizer, [{"messages": [talk[0], talk[1] | {"unfinished": True}]}])
+    assert isinstance(whole, Sample)
+    assert isinstance(cut, Sample)
+    answer = tokenizer("One, two, three and", add_special_tokens=False)["input_ids"]
+    assert cut.input_ids[-len(answer) :] == answer
+    assert sum(cut.loss_mask) == len(answer)
+    assert whole.input_ids[: len(cut.input_ids) + 1] == [*cut.input_ids, tokenizer.eos_token_id]
+    assert sum(whole.loss_mask) == len(answer) + 1
+
+
+@pytest.mark.parametrize("marked", [0, 1])
+def test_only_a_last_answer_may_be_unfinished(tokenizer: Any, marked: int) -> None:
+    talk = [{"role": role, "content": "Words."} for role in ("user", "assistant", "user", "assistant")]
+    talk[marked] |= {"unfinished": True}  # type: ignore[dict-item]
+    [rejected] = outcomes(tokenizer, [{"messages": talk}])
+    assert isinstance(rejected, Rejected)
+    assert rejected.reason == "unfinished-inside"
 
 
 def test_first_trained_token_decides_whether_a_cut_sample_is_kept(tokenizer: Any) -> None:
