@@ -56,7 +56,8 @@ def check_environment(stack: Stack, accelerator: str, environment: Path, markers
         if identity.get(key) != value:
             raise InstallError(f"{environment / 'stack.json'}: {key} is not the stack's; {again}")
     site_packages = find_site_packages(environment)
-    verify_patches(stack.series, site_packages)
+    if stack.series is not None:
+        verify_patches(stack.series, site_packages)
     pinned = installed_here(read_lock(stack.lock(accelerator)).entries, markers)
     found = installed_packages(site_packages)
     for name in sorted(pinned.keys() | found.keys()):
