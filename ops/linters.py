@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ops import actionlint
 from ops.container.engine import docker_cli
 from ops.container.errors import NoEngineError
+from ops.errors import PythonError
 from ops.paths import CHECKOUT
+from ops.stack.stages import EXTRACT, STACK_NAMES, stages_of
 
 HOST_CODE = ("tasks.py", "ops")
 WORKFLOWS = ".github/workflows"
@@ -31,12 +33,12 @@ class Linter:
     """why this machine cannot run it; empty where it can"""
 
 
-def linters(dev: Path, stack: Path) -> Iterator[Linter]:
+def linters(dev: Path, environment: Callable[[str], Path]) -> Iterator[Linter]:
     """Every linter, each made only when its turn comes.
 
     Args:
         dev: environment of the tools.
-        stack: environment whose packages the pipeline imports.
+        environment: installs the stack of a name and returns its environment, whose packages its stages import.
     """
     tool = dev / "bin"
     mypy = [str(tool / "python"), "-m", "mypy"]
@@ -45,13 +47,35 @@ def linters(dev: Path, stack: Path) -> Iterator[Linter]:
     yield Linter("ruff check", [str(tool / "ruff"), "check", "."])
     yield Linter("ruff format", [str(tool / "ruff"), "format", "--check", "."])
     yield Linter("mypy ops", [*mypy, *HOST_CODE])
-    yield Linter("mypy pipeline", [*mypy, "--python-executable", str(stack / "bin" / "python"), "pipeline"])
+    for stack in STACK_NAMES:
+        if code := pipeline_code(CHECKOUT / "pipeline", stack):
+            yield _in_stack(stack, mypy, code, environment)
     yield Linter("import contracts", [str(tool / "lint-imports")])
     yield Linter("shellcheck", [str(tool / "shellcheck"), *scripts(CHECKOUT)])
     yield Linter("hadolint", [str(tool / "hadolint"), "Dockerfile"])
     yield Linter("workflow schema", [*schema, *workflows])
     yield Linter("actionlint", [*actionlint.command(dev), *workflows])
     yield from _compose_files()
+
+
+def pipeline_code(pipeline: Path, stack: str) -> list[str]:
+    """Files and folders of the pipeline that are checked against the packages of a stack.
+
+    What no other stack claims is checked against the extract stack's, which has most of the stages.
+    """
+    others = {stage for name in STACK_NAMES if name != EXTRACT for stage in stages_of(name)}
+    own = set(stages_of(stack)) if stack != EXTRACT else {path.stem for path in pipeline.iterdir()} - others
+    found = (path for path in pipeline.iterdir() if path.stem in own and (path.is_dir() or path.suffix == ".py"))
+    return sorted(str(path.relative_to(pipeline.parent)) for path in found if path.name != "__pycache__")
+
+
+def _in_stack(stack: str, mypy: Sequence[str], code: Sequence[str], environment: Callable[[str], Path]) -> Linter:
+    name = f"mypy pipeline in {stack}"
+    try:
+        python = environment(stack) / "bin" / "python"
+    except PythonError as error:
+        return Linter(name, [], missing=str(error))
+    return Linter(name, [*mypy, "--python-executable", str(python), *code])
 
 
 def scripts(checkout: Path) -> list[str]:

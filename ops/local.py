@@ -20,11 +20,11 @@ from ops.errors import ChecksumError, DiskSpaceError, InstallError, PythonError
 from ops.patches.apply import apply
 from ops.paths import cache_root
 from ops.progress import on_terminal
-from ops.stack.alias import add_alias
 from ops.stack.check import check_lock, find_site_packages
 from ops.stack.digest import stack_digest
 from ops.stack.identity import write_identity
 from ops.stack.model import Stack
+from ops.stack.platform import check_platform
 from ops.uv import reason, run_uv
 
 GIB = 1 << 30
@@ -81,8 +81,9 @@ def _install(stack: Stack, accelerator: str, folder: Path) -> None:
     _say(f"installing the {stack.name} stack for {accelerator} (once, about {size} GiB)")
     sources = [part for build in stack.accelerator(accelerator).build for part in ("--no-binary", build.name)]
     install_lock(folder, stack.lock(accelerator), ["--no-deps", *sources])
-    add_alias(folder)
-    apply(stack.series, find_site_packages(folder))
+    check_platform(folder)
+    if stack.series is not None:
+        apply(stack.series, find_site_packages(folder))
     write_identity(stack, accelerator, platform.python_version(), folder)
 
 

@@ -1,7 +1,8 @@
 """`./eyas test` and `./eyas lint`: every part runs, in the environment it is about, whatever the others say.
 
 A part that ran nothing is a failure: tests that are not found must not look like tests that pass. What needs a Docker
-engine or its command line is left out, and counted as skipped, where there is none; with EYAS_CI=1 that is a failure.
+engine, its command line, or a stack that does not run on this machine's Python is left out, and counted as skipped,
+where that is not there; with EYAS_CI=1 that is a failure.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ from ops import demo
 from ops.beside import Command, run_beside
 from ops.counts import Counts, judge, read_report
 from ops.dev import ensure_dev
+from ops.errors import PythonError
 from ops.linters import Linter, linters, run
 from ops.local import ensure
 from ops.paths import CHECKOUT
 from ops.stack.check import find_site_packages
 from ops.stack.model import STACKS, load
+from ops.stack.stages import EXTRACT, SERVE, TRAIN
 from ops.stage import LocalRuntime, stage_environment, wait_for
 
 PYTEST_IN_STACK = Path(__file__).with_name("pytest_in_stack.py")
@@ -53,17 +56,21 @@ def _in_dev() -> Command:
     return Command([str(ensure_dev() / "bin" / "python"), "-m", "pytest"], {})
 
 
-def _in_stack() -> Command:
-    runtime = LocalRuntime(load(STACKS / "extract"))
+def _in_stack(name: str) -> Command:
+    """Pytest in a stack's environment; every one has the demo target, which the extract stack writes."""
+    runtime = LocalRuntime(load(STACKS / name))
+    environment = runtime.environment
     variables = stage_environment(offline=True) | {"EYAS_DEMO_TARGET": str(demo.ensure_target(runtime))}
     tools = str(find_site_packages(ensure_dev()))
-    return Command([str(runtime.environment / "bin" / "python"), str(PYTEST_IN_STACK), tools], variables)
+    return Command([str(environment / "bin" / "python"), str(PYTEST_IN_STACK), tools], variables)
 
 
 PARTS = (
-    Part(("tests/ops",), _in_dev),
-    Part(("tests/pipeline", "tests/series"), _in_stack),
     Part(("tests/containers",), _in_dev, needs_engine=True),
+    Part(("tests/pipeline", "tests/series"), lambda: _in_stack(EXTRACT)),
+    Part(("tests/train",), lambda: _in_stack(TRAIN)),
+    Part(("tests/serve",), lambda: _in_stack(SERVE)),
+    Part(("tests/ops",), _in_dev),
 )
 
 
@@ -106,7 +113,7 @@ def _finish(total: Counts) -> None:
 
 def _run_linters() -> Counts:
     total = Counts()
-    for linter in linters(ensure_dev(), ensure(load(STACKS / "extract"))):
+    for linter in linters(ensure_dev(), lambda name: ensure(load(STACKS / name))):
         total += _run_linter(linter)
     return total
 
@@ -115,7 +122,11 @@ def _run_linter(linter: Linter) -> Counts:
     print(f"== {linter.name}", flush=True)
     if not linter.missing:
         return Counts(passed=1) if run(linter) else Counts(failed=1)
-    print(f"{'FAILED' if in_ci() else 'skipped'}: {linter.missing}", flush=True)
+    return _left_out(linter.missing)
+
+
+def _left_out(why: str) -> Counts:
+    print(f"{'FAILED' if in_ci() else 'skipped'}: {why}", flush=True)
     return Counts(failed=1) if in_ci() else Counts(skipped=1)
 
 
@@ -123,8 +134,14 @@ def _run_parts(chosen: Mapping[Part, Sequence[str]], keyword: str) -> Counts:
     total = Counts()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        commands = {part: _command(part, paths, keyword, folder) for part, paths in chosen.items()}
-        for part, code in (_live if len(commands) == 1 else _side_by_side)(commands, folder):
+        commands = {}
+        for part, paths in chosen.items():
+            try:
+                commands[part] = _command(part, paths, keyword, folder)
+            except PythonError as error:
+                print(f"\n== {part}", flush=True)
+                total += _left_out(str(error))
+        for part, code in (_live if len(commands) < 2 else _side_by_side)(commands, folder):
             counts = read_report(_report(part, folder))
             if counts.skipped:
                 print(f"{part}: {counts.skipped} skipped, for the reasons above", flush=True)

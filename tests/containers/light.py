@@ -30,9 +30,14 @@ def copy_of_checkout(folder: Path, *, umask: int = 0o022) -> Path:
     return folder
 
 
-def light(checkout: Path, base: str) -> Request:
+# The one package in a stack's light image: the patched one, where there is one.
+ONLY = {"extract": "speculators", "train": "speculators", "serve": "msgspec"}
+
+
+def light(checkout: Path, base: str, stack: str = "extract") -> Request:
     """The request for a light CPU image of a checkout."""
-    request = Request(accelerator="cpu", base_image=base, only=("speculators",), network="host", checkout=checkout)
+    only = (ONLY[stack],)
+    request = Request(stack=stack, accelerator="cpu", base_image=base, only=only, network="host", checkout=checkout)
     return replace(request, secrets=secrets_of("", ""))
 
 

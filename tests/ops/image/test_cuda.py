@@ -79,3 +79,31 @@ def test_what_does_not_fit_is_refused(
 ) -> None:
     with pytest.raises(SmokeError, match=told):
         check(monkeypatch, image, accelerator, base, *linked)
+
+
+@pytest.fixture
+def training(tmp_path: Path) -> Path:
+    """An image with no vLLM."""
+    site = tmp_path / "env" / "lib" / "python3.12" / "site-packages"
+    (site / "torch" / "lib").mkdir(parents=True)
+    for name in (
+        "torch/lib/libc10.so",
+        "torch/lib/libtorch_cuda.so",
+        "flash_attn_2_cuda.cpython-312-x86_64-linux-gnu.so",
+    ):
+        (site / name).touch()
+    return tmp_path
+
+
+def test_where_there_is_no_vllm_it_is_torch_and_flash_attn_that_count(
+    monkeypatch: pytest.MonkeyPatch, training: Path
+) -> None:
+    assert check(monkeypatch, training, "cuda", "12.8.1", {12}, set(), {12}) == (
+        "3 libraries of torch, 2 linked to CUDA 12.8.1"
+    )
+    with pytest.raises(SmokeError, match=r"torch's flash_attn_2_cuda\S+ links CUDA \[13\], the base has \[12\]"):
+        check(monkeypatch, training, "cuda", "12.8.1", {13}, set(), {12})
+
+
+def test_on_a_cpu_torchs_libraries_for_cuda_lie_unused(monkeypatch: pytest.MonkeyPatch, training: Path) -> None:
+    assert check(monkeypatch, training, "cpu", None).startswith("0 libraries of vLLM, 0 linked")
