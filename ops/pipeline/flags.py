@@ -25,33 +25,33 @@ INT, FLOAT, TEXT, SWITCH, INTS, PATH = (
     "list of whole numbers",
     "path",
 )
-_ENGINE = {"tp-size": INT, "dtype": TEXT, "gpu-memory-utilization": FLOAT, "trust-remote-code": SWITCH}
-_SAMPLING = {"temperature": FLOAT, "top-p": FLOAT, "top-k": INT, "seed": INT, "max-new-tokens": INT}
-_TRAIN_SIZES = {"draft-vocab-size": INT, "epochs": INT, "batch-tokens": INT, "ttt-steps": INT, "warmup": FLOAT}
-_TRAIN_CHOICES = {"loss": TEXT, "attention": TEXT, "optimizer": TEXT, "schedule": TEXT, "dtype": TEXT, "loggers": TEXT}
-_TRAIN_RUN = {"seed": INT, "num-workers": INT, "nproc": INT, "checkpoint-steps": INT, "checkpoint-minutes": FLOAT}
-
-FLAGS: Mapping[str, Mapping[str, str]] = {
-    "regenerate": {**_ENGINE, **_SAMPLING, "max-model-len": INT, "batch-size": INT, "limit": INT},
-    "prepare": {"max-seq-len": INT, "trust-remote-code": SWITCH},
-    "extract": {
-        **_ENGINE,
-        **{"batch-size": INT, "max-seq-len": INT, "layer-ids": INTS, "token-budget": INT, "unit-deadline": INT},
-        **{"over-long": TEXT, "engine": TEXT, "storage": TEXT},
-    },
-    "train": {
-        **_TRAIN_SIZES,
-        **_TRAIN_CHOICES,
-        **_TRAIN_RUN,
-        **{"lr": FLOAT, "validation": FLOAT, "init-from": PATH, "trust-remote-code": SWITCH},
-    },
-    "estimate": {"num-speculative-tokens": INT},
-    "evaluate": {
-        **{"num-speculative-tokens": INT, "max-new-tokens": INT, "limit": INT, "dtype": TEXT, "tp-size": INT},
-        "trust-remote-code": SWITCH,
-    },
-    "export": {"dtype": TEXT, "verifier-name": TEXT},
+_OF_KIND = {
+    INT: "tp-size batch-size max-seq-len limit seed max-new-tokens max-model-len token-budget unit-deadline top-k "
+    "nproc num-speculative-tokens draft-vocab-size epochs batch-tokens ttt-steps checkpoint-steps num-workers",
+    FLOAT: "temperature top-p gpu-memory-utilization lr validation warmup checkpoint-minutes",
+    TEXT: "dtype over-long engine storage loss attention optimizer schedule loggers verifier-name",
+    SWITCH: "trust-remote-code",
+    INTS: "layer-ids",
+    PATH: "init-from",
 }
+KINDS: Mapping[str, str] = {name: kind for kind, names in _OF_KIND.items() for name in names.split()}
+"""what a flag's value is, the same in every stage that has the flag"""
+
+_ENGINE = "tp-size dtype gpu-memory-utilization trust-remote-code"
+_NAMES = {
+    "regenerate": f"{_ENGINE} temperature top-p top-k seed max-new-tokens max-model-len batch-size limit",
+    "prepare": "max-seq-len trust-remote-code",
+    "extract": f"{_ENGINE} batch-size max-seq-len layer-ids token-budget over-long engine storage unit-deadline",
+    "train": "draft-vocab-size epochs lr batch-tokens ttt-steps loss validation seed attention optimizer schedule "
+    "warmup checkpoint-steps checkpoint-minutes init-from dtype loggers num-workers trust-remote-code nproc",
+    "estimate": "num-speculative-tokens",
+    "evaluate": "num-speculative-tokens max-new-tokens limit dtype tp-size trust-remote-code",
+    "export": "dtype verifier-name",
+}
+FLAGS: Mapping[str, Mapping[str, str]] = {
+    stage: {name: KINDS[name] for name in names.split()} for stage, names in _NAMES.items()
+}
+"""by stage, the flags a recipe may set and what their values are"""
 
 
 def checked(table: Mapping[str, Any], kinds: Mapping[str, str], where: str, folder: Path) -> Settings:

@@ -80,7 +80,7 @@ class Stacks:
         return Identity(name=stack.name, accelerator=accelerator, digest=digest, patches=patches)
 
     def ready(self, stages: Iterable[str]) -> None:
-        """Install the environments, or check the images; errors are those of the runtimes (exit codes 20 to 27, 50 to 58)."""
+        """Install the environments, or check the images; errors are the runtimes' (exit codes 20 to 27, 50 to 58)."""
         for stage in dict.fromkeys(stages):
             runtime: Any = self.of(stage)
             _ = runtime.environment if isinstance(runtime, LocalRuntime) else runtime.image

@@ -19,10 +19,8 @@ HELD_OUT = "held-out"
 EVALUATE_EXPORTS = "evaluate-exports"
 # Settings of the held-out part: of the stage's own table, but for what its own table says.
 HELD_OUT_STAGES = ("regenerate", "prepare", "extract")
-FACTS = {
-    **{"layers": INT, "hidden-size": INT, "vocab-size": INT, "intermediate-size": INT, "heads": INT, "kv-heads": INT},
-    **{"head-dim": INT, "kv-lora-rank": INT, "rope-head-dim": INT, "weight-bytes": INT},
-}
+_SHAPE = ("layers", "hidden-size", "vocab-size", "intermediate-size", "heads", "kv-heads", "head-dim")
+FACTS = dict.fromkeys((*_SHAPE, "kv-lora-rank", "rope-head-dim", "weight-bytes"), INT)
 """what the estimates need to know of a target; its config.json says it too, where it is there"""
 SIZES = {"samples": INT, "mean-tokens": FLOAT, "tokens-per-second": FLOAT}
 """how much data is planned, for the estimates"""

@@ -104,12 +104,9 @@ class _Runner:
     def _run_stage(self, began: float) -> None:
         code = self._state.places.run(self._step.call)
         if code:
-            after = duration(time.monotonic() - began)
             what = "was interrupted" if code == 130 else f"failed with exit code {code}"
-            raise invoke.Exit(
-                f"eyas: pipeline: {self._step.name} {what} after {after}; {self._where()}; the same command goes on there",
-                code=code,
-            )
+            told = f"{self._step.name} {what} after {duration(time.monotonic() - began)}; {self._where()}"
+            raise invoke.Exit(f"eyas: pipeline: {told}; the same command goes on there", code=code)
 
     def _where(self) -> str:
         logs = [folder for folder in (self._step.folder / "logs", self._step.folder) if folder.is_dir()]

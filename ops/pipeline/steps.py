@@ -91,13 +91,13 @@ class _Maker:
             f"{prefix}regenerate",
             _prompts(prompts),
             flags={"input": prompts},
-            outputs={name: "file" for name in ("conversations.jsonl", "conversations.header.json")},
+            outputs=dict.fromkeys(("conversations.jsonl", "conversations.header.json"), "file"),
         )
         prepare = self._step(
             f"{prefix}prepare",
             {"conversations": Source(conversations, "file")},
             flags={"input": (conversations,)},
-            outputs={name: "file" for name in ("tokenized.jsonl", "tokenized.header.json")},
+            outputs=dict.fromkeys(("tokenized.jsonl", "tokenized.header.json"), "file"),
         )
         extract = self._step(
             f"{prefix}extract",
