@@ -40,21 +40,25 @@ class Draft:
         return self.trained + self.head + self.embedding
 
 
-def draft_of(facts: Facts, captured: int, draft_vocab: int) -> Draft:
+def draft_of(facts: Facts, captured: int, draft_vocab: int, train: Mapping[str, Any]) -> Draft:
     """The draft that speculators makes for a target.
 
     Args:
         facts: of the target.
         captured: layers in the store, the last one included, which is the draft's aim and not its input.
         draft_vocab: tokens that the draft can say.
+        train: settings of training; of them draft-layers and train-lm-head count.
     """
     hidden, attention = facts.hidden_size, facts.heads * facts.head_dim
     keys = facts.kv_heads * facts.head_dim
-    projections = 2 * hidden * (attention + 2 * keys) + attention * hidden
-    fused = (captured - 1) * hidden * hidden
+    heads, head = attention + 2 * keys, draft_vocab * hidden
+    # Queries, keys and values of the first layer see embedding and state side by side; it has one norm more for that.
+    layer = heads * hidden + attention * hidden + 3 * hidden * facts.intermediate_size + 2 * hidden
+    layers = int(train.get("draft-layers", 1)) * layer + heads * hidden + hidden
+    trained_head = head if train.get("train-lm-head") else 0
     return Draft(
-        trained=fused + projections + 3 * hidden * facts.intermediate_size + 4 * hidden,
-        head=draft_vocab * hidden,
+        trained=(captured - 1) * hidden * hidden + layers + hidden + trained_head,
+        head=head - trained_head,
         embedding=facts.vocab_size * hidden,
     )
 
@@ -89,12 +93,13 @@ def activation_bytes(facts: Facts, captured: int, draft_vocab: int, tokens: int,
     return tokens * (steps * (layer + LOGIT_BYTES * draft_vocab) + captured * facts.hidden_size * 2)
 
 
-def training_bytes(draft: Draft, activations: int) -> int:
+def training_bytes(draft: Draft, target_head: int, activations: int) -> int:
     """Bytes on the device that trains: float32 weights, gradients and moments, frozen weights, activations.
 
-    The frozen ones are the embedding, and the head twice: the draft's and the target's rows that give the aim.
+    The frozen ones are the embedding, the draft's head, and the target's rows of it that give the aim.
     """
-    return draft.trained * TRAINED_BYTES + (draft.embedding + 2 * draft.head) * FROZEN_BYTES + activations
+    frozen = draft.embedding + draft.head + target_head
+    return draft.trained * TRAINED_BYTES + frozen * FROZEN_BYTES + activations
 
 
 def checkpoint_bytes(draft: Draft) -> int:

@@ -27,12 +27,14 @@ INT, FLOAT, TEXT, SWITCH, INTS, PATH = (
 )
 _OF_KIND = {
     INT: "tp-size batch-size max-seq-len limit seed max-new-tokens max-model-len token-budget unit-deadline top-k "
-    "nproc num-speculative-tokens draft-vocab-size epochs batch-tokens ttt-steps checkpoint-steps num-workers",
-    FLOAT: "temperature top-p gpu-memory-utilization lr validation warmup checkpoint-minutes",
+    "num-speculative-tokens draft-vocab-size draft-layers epochs max-steps batch-tokens ttt-steps nproc "
+    "checkpoint-steps keep log-every",
+    FLOAT: "temperature top-p gpu-memory-utilization learning-rate weight-decay validation-share warmup-share "
+    "ttt-decay checkpoint-minutes",
     TEXT: "dtype over-long engine storage loss attention optimizer schedule loggers verifier-name",
-    SWITCH: "trust-remote-code",
+    SWITCH: "trust-remote-code norm-before-fc norm-output train-lm-head",
     INTS: "layer-ids",
-    PATH: "init-from",
+    PATH: "init-from draft-config",
 }
 KINDS: Mapping[str, str] = {name: kind for kind, names in _OF_KIND.items() for name in names.split()}
 """what a flag's value is, the same in every stage that has the flag"""
@@ -42,8 +44,9 @@ _NAMES = {
     "regenerate": f"{_ENGINE} temperature top-p top-k seed max-new-tokens max-model-len batch-size limit",
     "prepare": "max-seq-len trust-remote-code",
     "extract": f"{_ENGINE} batch-size max-seq-len layer-ids token-budget over-long engine storage unit-deadline",
-    "train": "draft-vocab-size epochs lr batch-tokens ttt-steps loss validation seed attention optimizer schedule "
-    "warmup checkpoint-steps checkpoint-minutes init-from dtype loggers num-workers trust-remote-code nproc",
+    "train": "init-from draft-config draft-layers draft-vocab-size norm-before-fc norm-output train-lm-head "
+    "validation-share seed epochs max-steps batch-tokens learning-rate weight-decay optimizer schedule warmup-share "
+    "ttt-steps ttt-decay loss attention dtype nproc checkpoint-steps checkpoint-minutes keep log-every loggers",
     "estimate": "num-speculative-tokens",
     "evaluate": "num-speculative-tokens max-new-tokens limit dtype tp-size trust-remote-code",
     "export": "dtype verifier-name",

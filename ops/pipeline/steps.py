@@ -1,7 +1,7 @@
 """The steps of a pipeline, in order: which stage, with which flags, from what, into which folder.
 
-Every step writes one folder of its own under the run folder, named like the step, so that what a step made can be moved
-aside as a whole.
+Every step writes one folder of its own under RUN/steps, named like the step: what a step made can be moved aside as a
+whole.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from ops.pipeline.flags import FLAGS, PATH, Settings, words
 from ops.pipeline.recipe import EVALUATE_EXPORTS, HELD_OUT, Recipe
 from ops.stage import StageCall
 
+# Beside it a run folder may hold what stages made that were run one by one.
+STEPS = "steps"
 EXPORTS = ("speculators", "eagle3")
 # These stages find out themselves what of an earlier run with other code is still right, by digests of their own.
 CHECK_THEMSELVES = ("regenerate", "prepare", "extract")
@@ -70,7 +72,7 @@ def steps_of(recipe: Recipe, target: Path, run: Path) -> tuple[Step, ...]:
 
 class _Maker:
     def __init__(self, recipe: Recipe, target: Path, run: Path) -> None:
-        self._recipe, self._target, self._run = recipe, target, run
+        self._recipe, self._target, self._folder = recipe, target, run / STEPS
 
     def steps(self) -> tuple[Step, ...]:
         held_out = f"{HELD_OUT}-"
@@ -78,14 +80,14 @@ class _Maker:
             *self._states("", self._recipe.prompts),
             self._train(),
             *self._states(held_out, self._recipe.held_out_prompts),
-            self._estimate(self._run / f"{held_out}extract"),
+            self._estimate(self._folder / f"{held_out}extract"),
             self._evaluate(),
             self._export(),
             self._evaluate_exports(),
         )
 
     def _states(self, prefix: str, prompts: tuple[Path, ...]) -> tuple[Step, ...]:
-        answers, tokens = self._run / f"{prefix}regenerate", self._run / f"{prefix}prepare"
+        answers, tokens = self._folder / f"{prefix}regenerate", self._folder / f"{prefix}prepare"
         conversations, prepared = answers / "conversations.jsonl", tokens / "tokenized.jsonl"
         regenerate = self._step(
             f"{prefix}regenerate",
@@ -108,12 +110,11 @@ class _Maker:
         return regenerate, prepare, extract
 
     def _train(self) -> Step:
-        settings = self._recipe.stages["train"]
-        warm = {"initial draft": Source(Path(settings["init-from"]), "folder")} if "init-from" in settings else {}
+        store = self._folder / "extract"
         return self._step(
             "train",
-            {"store": Source(self._run / "extract", "store"), **warm},
-            flags={"store": (self._run / "extract",)},
+            {"store": Source(store, "store"), **_named_by(self._recipe.stages["train"], "train")},
+            flags={"store": (store,)},
             outputs={"best": "folder", "untrained": "folder", "report.json": "file"},
         )
 
@@ -126,16 +127,16 @@ class _Maker:
         )
 
     def _evaluate(self) -> Step:
-        estimate = self._run / "estimate" / "estimate.json"
+        estimate = self._folder / "estimate" / "estimate.json"
         drafts = {"trained": self._draft("best"), "untrained": self._draft("untrained")}
         return self._serving("evaluate", drafts, {"estimate": Source(estimate, "file")}, {"estimate": (estimate,)})
 
     def _export(self) -> Step:
         files = {
-            "train-report": Source(self._run / "train" / "report.json", "file"),
-            "evaluation": Source(self._run / "evaluate" / "evaluation.json", "file"),
+            "train-report": Source(self._folder / "train" / "report.json", "file"),
+            "evaluation": Source(self._folder / "evaluate" / "evaluation.json", "file"),
         }
-        inputs = {"draft": self._draft("best"), "store": Source(self._run / "extract", "store"), **files}
+        inputs = {"draft": self._draft("best"), "store": Source(self._folder / "extract", "store"), **files}
         return self._step(
             "export",
             inputs,
@@ -144,7 +145,7 @@ class _Maker:
         )
 
     def _evaluate_exports(self) -> Step:
-        drafts = {name: Source(self._run / "export" / name, "folder") for name in EXPORTS}
+        drafts = {name: Source(self._folder / "export" / name, "folder") for name in EXPORTS}
         return self._serving(EVALUATE_EXPORTS, drafts, {}, {}, check=exports_served_alike)
 
     def _serving(
@@ -167,7 +168,7 @@ class _Maker:
         )
 
     def _draft(self, name: str) -> Source:
-        return Source(self._run / "train" / name, "folder")
+        return Source(self._folder / "train" / name, "folder")
 
     def _step(
         self,
@@ -178,7 +179,7 @@ class _Maker:
         outputs: Mapping[str, Any],
         **other: Any,
     ) -> Step:
-        folder, stage = self._run / name, _stage_of(name)
+        folder, stage = self._folder / name, _stage_of(name)
         places = {"model-path": (self._target,), "output-dir": (folder,), **flags}
         return Step(
             name=name,
@@ -194,7 +195,13 @@ class _Maker:
 
     def _around(self, path: Path) -> Path:
         """What a container is given: of another step's folder all, so that links in it lead somewhere."""
-        return self._run / path.relative_to(self._run).parts[0] if self._run in path.parents else path
+        return self._folder / path.relative_to(self._folder).parts[0] if self._folder in path.parents else path
+
+
+def _named_by(settings: Settings, stage: str) -> dict[str, Source]:
+    """What settings name on the disk."""
+    paths = {name: Path(value) for name, value in settings.items() if FLAGS[stage][name] == PATH}
+    return {name: Source(path, "folder" if path.is_dir() else "file") for name, path in paths.items()}
 
 
 def _prompts(files: tuple[Path, ...]) -> dict[str, Source]:

@@ -12,10 +12,11 @@ from ops.pipeline import figures
 from ops.pipeline.facts import Facts
 from ops.pipeline.recipe import Recipe
 from ops.pipeline.running import duration
+from ops.pipeline.steps import STEPS
 
 Row = tuple[str, str, str]
-# What the stages take when nothing is given (pipeline/extract/settings.py, docs/training.md).
-TOKEN_BUDGET, BATCH_TOKENS, TTT_STEPS = 8192, 2048, 3
+# What the stages take when nothing is given (pipeline/extract/settings.py, pipeline/train/settings.py).
+TOKEN_BUDGET, BATCH_TOKENS, TTT_STEPS, DRAFT_VOCABULARY = 8192, 8192, 3, 32000
 
 
 def rows(recipe: Recipe, facts: Facts, run: Path) -> Iterator[Row]:
@@ -79,7 +80,7 @@ def _states(recipe: Recipe, facts: Facts, run: Path) -> Iterator[Row]:
 
 def _tokens(recipe: Recipe, run: Path) -> tuple[float, str] | None:
     """Tokens of the training data, and where the number comes from."""
-    header = run / "prepare" / "tokenized.header.json"
+    header = run / STEPS / "prepare" / "tokenized.header.json"
     try:
         found = json.loads(header.read_bytes())
         return float(found["tokens"]), f"{found['samples']:,} samples, counted in {header}"
@@ -94,13 +95,14 @@ def _tokens(recipe: Recipe, run: Path) -> tuple[float, str] | None:
 def _draft(recipe: Recipe, facts: Facts) -> Iterator[Row]:
     train = recipe.stages["train"]
     captured = len(recipe.stages["extract"].get("layer-ids", range(figures.CAPTURED)))
-    vocabulary = int(train.get("draft-vocab-size", facts.vocab_size))
-    draft = figures.draft_of(facts, captured, vocabulary)
+    vocabulary = int(train.get("draft-vocab-size", min(DRAFT_VOCABULARY, facts.vocab_size)))
+    draft = figures.draft_of(facts, captured, vocabulary, train)
     tokens, steps = int(train.get("batch-tokens", BATCH_TOKENS)), int(train.get("ttt-steps", TTT_STEPS))
     activations = figures.activation_bytes(facts, captured, vocabulary, tokens, steps)
     parts = f"trained {draft.trained:,}, head {draft.head:,}, embedding {draft.embedding:,}"
     yield "draft's parameters", f"{draft.all:,}", parts
-    yield "training, on each device", decimal(figures.training_bytes(draft, activations)), "estimate, docs/pipeline.md"
+    training = figures.training_bytes(draft, vocabulary * facts.hidden_size, activations)
+    yield "training, on each device", decimal(training), "estimate, docs/pipeline.md"
     yield (
         "  activations of it",
         decimal(activations),

@@ -30,7 +30,7 @@ temperature = 0.7
 [prepare]
 max-seq-len = 512
 [train]
-lr = 0.001
+learning-rate = 0.001
 epochs = 2
 [held-out.regenerate]
 temperature = 0.0
@@ -74,6 +74,7 @@ class Bench:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.run_folder = folder, folder / "run"
+        self.steps_folder = self.run_folder / "steps"
         self.file, self.diary = folder / "small.toml", folder / "diary"
         self.places = SmallPlaces(variables={"DIARY": str(self.diary)})
 

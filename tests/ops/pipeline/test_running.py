@@ -35,11 +35,11 @@ def test_a_changed_setting_is_named_and_what_depends_on_it_runs(
     bench: Bench, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bench.run()
-    bench.edit("lr = 0.001", "lr = 0.0005")
+    bench.edit("learning-rate = 0.001", "learning-rate = 0.0005")
     capsys.readouterr()
     assert bench.run() == AFTER_TRAIN
     said = capsys.readouterr().err
-    assert "train                runs: lr 0.001 -> 0.0005\n" in said
+    assert "train                runs: learning-rate 0.001 -> 0.0005\n" in said
     assert "estimate             runs: draft changed\n" in said
 
 
@@ -83,30 +83,30 @@ def test_other_code_of_a_stage_makes_it_run(
     assert bench.run() == ["extract extract", "extract held-out-extract"]
     assert "runs: the stage's code changed\n" in capsys.readouterr().err
     # That stage knows what of its own store is still right: nothing is moved out of its way.
-    assert not (bench.run_folder / "superseded").exists()
+    assert not (bench.steps_folder / "superseded").exists()
 
 
 def test_what_was_made_otherwise_is_kept_aside(bench: Bench) -> None:
     bench.run()
-    before = (bench.run_folder / "train" / "report.json").read_text()
+    before = (bench.steps_folder / "train" / "report.json").read_text()
     for lr in ("0.0005", "0.0001"):
-        bench.edit(bench.file.read_text().split("lr = ")[1].split()[0], lr)
+        bench.edit(bench.file.read_text().split("learning-rate = ")[1].split()[0], lr)
         bench.run(until="train")
-    kept = bench.run_folder / "superseded"
+    kept = bench.steps_folder / "superseded"
     assert (kept / "train-1" / "report.json").read_text() == before
     assert (kept / "train-2" / "best" / "model.safetensors").is_file()
 
 
 def test_an_output_that_was_removed_is_made_again_in_place(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     bench.run()
-    (bench.run_folder / "prepare" / "tokenized.jsonl").unlink()
+    (bench.steps_folder / "prepare" / "tokenized.jsonl").unlink()
     assert bench.run() == ["prepare prepare"]
     assert "prepare              runs: tokenized.jsonl missing or incomplete\n" in capsys.readouterr().err
 
 
 def test_an_output_that_was_altered_is_made_again(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     bench.run()
-    weights = bench.run_folder / "train" / "best" / "model.safetensors"
+    weights = bench.steps_folder / "train" / "best" / "model.safetensors"
     right = weights.read_bytes()
     # Of the same size, in the same moment as far as the clock can tell.
     times = weights.stat()
@@ -115,15 +115,15 @@ def test_an_output_that_was_altered_is_made_again(bench: Bench, capsys: pytest.C
     assert bench.run() == ["train train"]
     assert "train                runs: best altered since\n" in capsys.readouterr().err
     assert weights.read_bytes() == right
-    assert (bench.run_folder / "superseded" / "train-1").is_dir()
+    assert (bench.steps_folder / "superseded" / "train-1").is_dir()
 
 
 @pytest.mark.parametrize("harm", ["shards/000000.safetensors", "manifest.json"])
 def test_a_store_that_lost_bytes_goes_back_to_its_stage(bench: Bench, harm: str) -> None:
     bench.run()
-    (bench.run_folder / "extract" / harm).write_text("")
+    (bench.steps_folder / "extract" / harm).write_text("")
     assert bench.run() == ["extract extract"]
-    assert not (bench.run_folder / "superseded").exists()
+    assert not (bench.steps_folder / "superseded").exists()
 
 
 def test_a_failing_stage_stops_the_pipeline_with_its_code_and_says_where_to_look(bench: Bench) -> None:
@@ -143,7 +143,7 @@ def test_an_interrupted_stage_that_is_then_wanted_otherwise_starts_from_nothing(
     with pytest.raises(invoke.Exit):
         bench.run()
     bench.with_variables()
-    bench.edit("lr = 0.001", "lr = 0.0005")
+    bench.edit("learning-rate = 0.001", "learning-rate = 0.0005")
     assert bench.run(until="train") == ["train train"]
 
 
@@ -152,7 +152,7 @@ def test_after_a_kill_in_the_middle_the_same_command_goes_on_there(bench: Bench,
     command = [sys.executable, "-m", "tests.ops.pipeline.small_pipeline", str(bench.folder), step]
     process = subprocess.Popen(command, cwd=CHECKOUT, start_new_session=True)
     deadline = time.monotonic() + 60
-    while not (bench.run_folder / step / "half").exists() and time.monotonic() < deadline:
+    while not (bench.steps_folder / step / "half").exists() and time.monotonic() < deadline:
         assert process.poll() is None
         time.sleep(0.02)
     os.killpg(process.pid, signal.SIGKILL)
