@@ -85,7 +85,7 @@ RUN mkdir /source-builds
 FROM source-builds-${SOURCE_BUILDS} AS source-builds
 
 
-# What the patch series changes, under /patched; the tool applies all of it or fails.
+# What the patch series changes, under /patched; the tool applies all of it or fails. Empty for a stack without one.
 FROM environment AS patched
 ARG PATCHES=speculators-0.3.0
 RUN --mount=type=bind,source=ops/image/delta.sh,target=/build/delta.sh \
@@ -96,8 +96,8 @@ RUN --mount=type=bind,source=ops/image/delta.sh,target=/build/delta.sh \
     --mount=type=bind,source=patches,target=/patches \
     touch /marker && sleep 0.1 \
     && site=$(/opt/eyas/env/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') \
-    && PYTHONPATH=/build PYTHONDONTWRITEBYTECODE=1 python3 -m ops.patches apply \
-        --series "/patches/${PATCHES}" --site-packages "${site}" \
+    && if [ -n "${PATCHES}" ]; then PYTHONPATH=/build PYTHONDONTWRITEBYTECODE=1 python3 -m ops.patches apply \
+        --series "/patches/${PATCHES}" --site-packages "${site}"; fi \
     && sh /build/delta.sh /marker /opt/eyas/env /patched \
     && sh /build/settle.sh /patched
 

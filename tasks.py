@@ -131,6 +131,224 @@ def verify(  # noqa: PLR0913, PLR0917 - the flags are the stage's own
     stages.verify(flags.pop("store"), flags)
 
 
+PROMPTS_HELP = "prompts or conversations, JSONL; may be given again"
+DRAFT_TOKENS_HELP = "draft tokens in a round; 3 when not given"
+
+
+@task(
+    **STAGE,
+    iterable=["input"],
+    help={
+        "input": PROMPTS_HELP,
+        "model_path": MODEL_HELP,
+        "output_dir": "folder for conversations.jsonl",
+        "temperature": "0: always the likeliest token; higher: sampled",
+        "top_p": "sample from the likeliest tokens that together have this probability",
+        "top_k": "sample from this many of the likeliest tokens",
+        "seed": "of what is sampled",
+        "max_new_tokens": "tokens in one answer, at most",
+        "max_model_len": "tokens in one conversation, at most",
+        "batch_size": "answers at work at once, at most",
+        "tp_size": "tensor parallelism: devices that share the target",
+        "dtype": "of the target: auto, bfloat16, float16 or float32",
+        "gpu_memory_utilization": "share of each GPU's memory the engine may use",
+        "trust_remote_code": REMOTE_HELP,
+        "limit": "only the first so many conversations",
+        **WHERE_HELP,
+    },
+)
+def regenerate(  # noqa: PLR0913, PLR0917 - the flags are the stage's own
+    _: Context,
+    input: list[str],
+    model_path: str | None = None,
+    output_dir: str | None = None,
+    temperature: str | None = None,
+    top_p: str | None = None,
+    top_k: str | None = None,
+    seed: str | None = None,
+    max_new_tokens: str | None = None,
+    max_model_len: str | None = None,
+    batch_size: str | None = None,
+    tp_size: str | None = None,
+    dtype: str | None = None,
+    gpu_memory_utilization: str | None = None,
+    trust_remote_code: bool = False,
+    limit: str | None = None,
+    runtime: str | None = None,
+    gpus: str | None = None,
+) -> None:
+    """Have the target answer prompts itself."""
+    flags = given(locals())
+    from ops import drafts
+
+    drafts.regenerate(flags)
+
+
+@task(
+    **STAGE,
+    help={
+        "store": "folder of the store to train from",
+        "model_path": MODEL_HELP,
+        "output_dir": "folder for vocabulary, checkpoints and report",
+        "draft_vocab_size": "tokens that the draft can propose",
+        "epochs": "how often every sample is trained on",
+        "lr": "learning rate at its highest",
+        "batch_tokens": "tokens in one step, at most, over all processes",
+        "ttt_steps": "steps of training-time test: draft tokens in a row",
+        "loss": "one of speculators' losses",
+        "validation": "share of the samples that is held out to choose the best checkpoint by",
+        "seed": "of split, order and initial weights",
+        "attention": "auto, flex, sdpa, flash or eager",
+        "optimizer": "adamw or muon",
+        "schedule": "of the learning rate, after its warmup",
+        "warmup": "share of all steps in which the learning rate rises",
+        "checkpoint_steps": "write a checkpoint after every so many steps",
+        "checkpoint_minutes": "write a checkpoint after so many minutes",
+        "init_from": "checkpoint of a draft whose weights and vocabulary training begins with",
+        "dtype": "what the draft computes in: auto, bfloat16, float16 or float32",
+        "loggers": "tensorboard, trackio, or both with a comma",
+        "num_workers": "processes that read the store",
+        "trust_remote_code": REMOTE_HELP,
+        "dry_run": "only say what would be done; with docker, print the docker run line",
+        "nproc": "processes that train together, each with a GPU where there are any",
+        **WHERE_HELP,
+    },
+)
+def train(  # noqa: PLR0913, PLR0917 - the flags are the stage's own
+    _: Context,
+    store: str | None = None,
+    model_path: str | None = None,
+    output_dir: str | None = None,
+    draft_vocab_size: str | None = None,
+    epochs: str | None = None,
+    lr: str | None = None,
+    batch_tokens: str | None = None,
+    ttt_steps: str | None = None,
+    loss: str | None = None,
+    validation: str | None = None,
+    seed: str | None = None,
+    attention: str | None = None,
+    optimizer: str | None = None,
+    schedule: str | None = None,
+    warmup: str | None = None,
+    checkpoint_steps: str | None = None,
+    checkpoint_minutes: str | None = None,
+    init_from: str | None = None,
+    dtype: str | None = None,
+    loggers: str | None = None,
+    num_workers: str | None = None,
+    trust_remote_code: bool = False,
+    dry_run: bool = False,
+    nproc: str | None = None,
+    runtime: str | None = None,
+    gpus: str | None = None,
+) -> None:
+    """Train an EAGLE-3 draft from a store."""
+    flags = given(locals())
+    from ops import drafts
+
+    drafts.train(flags)
+
+
+@task(
+    **STAGE,
+    help={
+        "store": "folder of a store of held-out samples: the target's own greedy answers",
+        "model_path": MODEL_HELP,
+        "draft": "folder of the draft's checkpoint",
+        "output_dir": "folder for estimate.json",
+        "num_speculative_tokens": DRAFT_TOKENS_HELP,
+        **WHERE_HELP,
+    },
+)
+def estimate(  # noqa: PLR0913, PLR0917 - the flags are the stage's own
+    _: Context,
+    store: str | None = None,
+    model_path: str | None = None,
+    draft: str | None = None,
+    output_dir: str | None = None,
+    num_speculative_tokens: str | None = None,
+    runtime: str | None = None,
+    gpus: str | None = None,
+) -> None:
+    """Compute a draft's acceptance length from held-out states."""
+    flags = given(locals())
+    from ops import drafts
+
+    drafts.estimate(flags)
+
+
+@task(
+    **STAGE,
+    iterable=["draft", "input"],
+    help={
+        "draft": "NAME=FOLDER of a draft's checkpoint or export; may be given again",
+        "input": PROMPTS_HELP,
+        "model_path": MODEL_HELP,
+        "output_dir": "folder for evaluation.json and answers.jsonl",
+        "num_speculative_tokens": DRAFT_TOKENS_HELP,
+        "max_new_tokens": "tokens in one answer, at most",
+        "limit": "only the first so many prompts",
+        "dtype": "of target and draft: auto, bfloat16, float16 or float32",
+        "tp_size": "tensor parallelism: devices that share the target",
+        "estimate": "estimate.json of the estimate stage, to be compared",
+        "trust_remote_code": REMOTE_HELP,
+        **WHERE_HELP,
+    },
+)
+def evaluate(  # noqa: PLR0913, PLR0917 - the flags are the stage's own
+    _: Context,
+    draft: list[str],
+    input: list[str],
+    model_path: str | None = None,
+    output_dir: str | None = None,
+    num_speculative_tokens: str | None = None,
+    max_new_tokens: str | None = None,
+    limit: str | None = None,
+    dtype: str | None = None,
+    tp_size: str | None = None,
+    estimate: str | None = None,
+    trust_remote_code: bool = False,
+    runtime: str | None = None,
+    gpus: str | None = None,
+) -> None:
+    """Serve a target with and without drafts, and compare."""
+    flags = given(locals())
+    from ops import drafts
+
+    drafts.evaluate(flags)
+
+
+@task(
+    **STAGE,
+    help={
+        "draft": "folder of the draft's checkpoint",
+        "model_path": MODEL_HELP,
+        "output_dir": "folder for speculators/ and eagle3/",
+        "store": "store that it was trained from, for the model card",
+        "train_report": "report.json of the train stage, for the model card",
+        "evaluation": "evaluation.json of the evaluate stage, for the model card",
+        **WHERE_HELP,
+    },
+)
+def export(  # noqa: PLR0913, PLR0917 - the flags are the stage's own
+    _: Context,
+    draft: str | None = None,
+    model_path: str | None = None,
+    output_dir: str | None = None,
+    store: str | None = None,
+    train_report: str | None = None,
+    evaluation: str | None = None,
+    runtime: str | None = None,
+    gpus: str | None = None,
+) -> None:
+    """Write a draft in the forms that vLLM and SGLang load."""
+    flags = given(locals())
+    from ops import drafts
+
+    drafts.export(flags)
+
+
 @task(
     **STAGE,
     iterable=["force"],
@@ -224,7 +442,7 @@ IMAGE_HELP = {
     "apt_snapshot": "moment of the operating system's packages, as 20261101T000000Z, instead of stack.toml's; or none",
     "ca": "certificates to trust in downloads; SSL_CERT_FILE's when not given",
     "uv_config": "a uv.toml that names a mirror of the package index",
-    "stack": STACK_HELP,
+    "stack": STACK_HELP + ", or all",
 }
 
 
@@ -538,8 +756,9 @@ def bench_store(
     """Measure writing a store against the disk itself."""
     flags = given(locals())
     from ops import stages
+    from ops.flags import to_flags
 
-    stages.bench_alone("bench.store", *stages.to_flags(flags))
+    stages.bench_alone("bench.store", *to_flags(flags))
 
 
 @task(name="kill", **STAGE, help={"kills": "how many runs are killed"})
@@ -547,8 +766,9 @@ def bench_kill(_: Context, kills: str | None = None) -> None:
     """Kill runs at random moments and compare what comes of them."""
     flags = given(locals())
     from ops import stages
+    from ops.flags import to_flags
 
-    stages.bench("bench.kill", *stages.to_flags(flags))
+    stages.bench("bench.kill", *to_flags(flags))
 
 
 @task(name="kill-engine", **STAGE, help={"kills": "how many runs are killed"})
@@ -556,16 +776,18 @@ def bench_kill_engine(_: Context, kills: str | None = None) -> None:
     """Kill runs with vLLM at random moments and compare what comes of them."""
     flags = given(locals())
     from ops import stages
+    from ops.flags import to_flags
 
-    stages.bench("bench.kill_engine", *stages.to_flags(flags))
+    stages.bench("bench.kill_engine", *to_flags(flags))
 
 
 @task(name="scale", **STAGE, iterable=["samples"], help={"samples": "how many; may be given again"})
 def bench_scale(_: Context, samples: list[str]) -> None:
     """Measure plans and stores as samples grow."""
     from ops import stages
+    from ops.flags import to_flags
 
-    stages.bench_alone("bench.scale", *stages.to_flags({"samples": samples}))
+    stages.bench_alone("bench.scale", *to_flags({"samples": samples}))
 
 
 @task(
@@ -577,13 +799,15 @@ def bench_read(_: Context, store: str | None = None, folder: str | None = None) 
     """Measure random reads of a store against torch.load."""
     flags = given(locals())
     from ops import stages
+    from ops.flags import to_flags
 
-    stages.bench_alone("bench.read", *stages.to_flags(flags))
+    stages.bench_alone("bench.read", *to_flags(flags))
 
 
 def commands() -> Collection:
     """All commands, those about one thing in a group of their own."""
-    top = Collection(extract, prepare, verify, pipeline, build, smoke, shell, logs, stop, test, lint, doctor)
+    stages = (regenerate, prepare, extract, verify, train, estimate, evaluate, export)
+    top = Collection(*stages, pipeline, build, smoke, shell, logs, stop, test, lint, doctor)
     top.add_collection(Collection("store", store_merge, store_split, store_prune, store_stats, store_export))
     top.add_collection(Collection("patch", patch_status, patch_verify, patch_new, patch_refresh, patch_rebase))
     measured = (bench_extract, bench_compare, bench_scale, bench_store, bench_read, bench_kill, bench_kill_engine)

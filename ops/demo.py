@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import invoke
@@ -17,6 +18,13 @@ RUN = CHECKOUT / "runs" / "demo"
 STORE = RUN / "store"
 DATA, HEADER = "tokenized.jsonl", "tokenized.header.json"
 CONVERSATIONS = CHECKOUT / "examples" / "conversations.jsonl"
+PROMPTS = CHECKOUT / "examples" / "prompts.jsonl"
+HELD_OUT_PROMPTS = CHECKOUT / "examples" / "held-out-prompts.jsonl"
+# The target's own answers to the prompts, and the store of their states, are in a folder for each file of prompts.
+REGENERATED, HELD_OUT = RUN / "regenerated", RUN / "held-out"
+TRAIN, ESTIMATE, EVALUATION, EXPORT = RUN / "train", RUN / "estimate", RUN / "evaluation", RUN / "export"
+# What drafts are called in an evaluation, and where training left them.
+DRAFTS = {"trained": "best", "untrained": "untrained"}
 
 
 def target_folder() -> Path:
@@ -52,24 +60,53 @@ def prepare(runtime: Runtime, flags: list[str]) -> Path:
         UserError: see `ensure_target`.
         invoke.Exit: the stage failed, with its exit code.
     """
-    target = ensure_target(runtime)
-    where = ("--input", str(CONVERSATIONS), "--model-path", str(target), "--output-dir", str(RUN))
-    reads = (CONVERSATIONS, target)
-    _run(runtime, StageCall(stage="prepare", arguments=(*where, *flags), reads=reads, writes=(RUN,)))
+    ensure_target(runtime)
+    _run(runtime, _call("prepare", RUN, flags, input=CONVERSATIONS))
     return RUN / DATA
 
 
-def extract_call(prepared: Path, flags: list[str], tp_size: int) -> StageCall:
-    """The call that extracts the demo's states into its store."""
+def extract_call(prepared: Path, flags: list[str], tp_size: int, store: Path = STORE) -> StageCall:
+    """The call that extracts the demo's states into a store."""
+    call = _call("extract", store, flags, prepared_data=prepared)
+    return replace(call, reads=(*call.reads, *header_of(prepared)), tp_size=tp_size)
+
+
+def states(runtime: Runtime, prompts: Path, folder: Path) -> Path:
+    """A store of the states of the target's own answers to prompts; each stage goes on where it was.
+
+    Args:
+        runtime: where the stages run.
+        prompts: the file.
+        folder: for the answers, and prepared/ and store/ in it.
+
+    Raises:
+        UserError: see `ensure_target`.
+        invoke.Exit: a stage failed, with its exit code.
+    """
+    ensure_target(runtime)
+    store = store_of(folder)
+    _run(runtime, _call("regenerate", folder, [], input=prompts))
+    _run(runtime, _call("prepare", folder / "prepared", [], input=folder / "conversations.jsonl"))
+    _run(runtime, extract_call(folder / "prepared" / DATA, [], 1, store))
+    return store
+
+
+def store_of(folder: Path) -> Path:
+    """The store that `states` makes."""
+    return folder / "store"
+
+
+def made(path: Path) -> Path | None:
+    """The path, where an earlier command has left something there."""
+    return path if path.exists() else None
+
+
+def _call(stage: str, output: Path, flags: list[str], **reads: Path) -> StageCall:
+    """A stage with the demo's target, one or more inputs by their flags, and an output folder."""
     target = target_folder()
-    where = ("--model-path", str(target), "--prepared-data", str(prepared), "--output-dir", str(STORE))
-    return StageCall(
-        stage="extract",
-        arguments=(*where, *flags),
-        reads=(target, prepared, *header_of(prepared)),
-        writes=(STORE,),
-        tp_size=tp_size,
-    )
+    places = {"model_path": target, **reads, "output_dir": output}
+    where = [part for name, path in places.items() for part in (f"--{name.replace('_', '-')}", str(path))]
+    return StageCall(stage=stage, arguments=(*where, *flags), reads=(target, *reads.values()), writes=(output,))
 
 
 def header_of(prepared: Path) -> tuple[Path, ...]:

@@ -82,7 +82,8 @@ def _install(stack: Stack, accelerator: str, folder: Path) -> None:
     sources = [part for build in stack.accelerator(accelerator).build for part in ("--no-binary", build.name)]
     install_lock(folder, stack.lock(accelerator), ["--no-deps", *sources])
     add_alias(folder)
-    apply(stack.series, find_site_packages(folder))
+    if stack.series is not None:
+        apply(stack.series, find_site_packages(folder))
     write_identity(stack, accelerator, platform.python_version(), folder)
 
 

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from ops.paths import CHECKOUT
 from ops.stack.model import Stack
+from ops.stack.stages import stack_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,28 +48,34 @@ class Runtime(Protocol):
 
 
 class LocalRuntime:
-    """Runs stages in the stack's environment on this machine, which is installed first if it is not there."""
+    """Runs each stage in its stack's environment on this machine, which is installed first if it is not there."""
 
     name = "local"
 
     def __init__(self, stack: Stack) -> None:
-        """Remember the stack; nothing is installed yet."""
+        """Remember the stack of the command; nothing is installed yet."""
         self._stack = stack
 
     @property
     def environment(self) -> Path:
-        """The environment's folder; see `ops.local.ensure` for the errors."""
+        """Folder of the environment of the command's stack; see `ops.local.ensure` for the errors."""
         from ops.local import ensure
 
         return ensure(self._stack)
 
     def run(self, call: StageCall) -> int:
         """Run a stage in a child process."""
-        return run_stage(self.environment, call.stage, call.arguments, offline=call.offline)
+        return run_stage(_environment_of(call), call.stage, call.arguments, offline=call.offline)
 
     def finish(self, call: StageCall) -> None:
         """Turn this process into the stage."""
-        become_stage(self.environment, call.stage, call.arguments, offline=call.offline)
+        become_stage(_environment_of(call), call.stage, call.arguments, offline=call.offline)
+
+
+def _environment_of(call: StageCall) -> Path:
+    from ops.local import ensure
+
+    return ensure(stack_of(call.stage))
 
 
 def stage_environment(*, offline: bool) -> dict[str, str]:

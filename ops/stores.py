@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ops.flags import absolute, to_flags
+from ops.stack.stages import STACK_OF
 from ops.stage import StageCall
-from ops.stages import absolute, to_flags, where
+from ops.stages import where
 
 
 def merge(out: str, parts: Sequence[str], given: dict[str, Any]) -> None:
@@ -18,7 +20,7 @@ def merge(out: str, parts: Sequence[str], given: dict[str, Any]) -> None:
         parts: the stores.
         given: `runtime` and `gpus`, see `ops.stages.extract`.
     """
-    runtime, _ = where(given)
+    runtime, _ = where(given, STACK_OF["store"])
     folder, stores = absolute(out), tuple(map(absolute, parts))
     arguments = ("merge", str(folder), *map(str, stores))
     runtime.finish(StageCall(stage="store", arguments=arguments, reads=stores, writes=(folder,)))
@@ -32,7 +34,7 @@ def from_one(command: str, store: str, given: dict[str, Any]) -> None:
         store: the folder.
         given: its flags, see `ops.stages.extract`.
     """
-    runtime, given = where(given)
+    runtime, given = where(given, STACK_OF["store"])
     paths = {name: absolute(given[name]) for name in ("ids", "output_dir", "json") if given.get(name)}
     folder = absolute(store)
     call = StageCall(
@@ -51,7 +53,7 @@ def export(store: str, given: dict[str, Any]) -> None:
         store: the folder.
         given: its flags, see `ops.stages.extract`.
     """
-    runtime, given = where(given)
+    runtime, given = where(given, STACK_OF["store"])
     folder, given = absolute(store), {**given, "output_dir": given["output_dir"] and absolute(given["output_dir"])}
     arguments = ("export", str(folder), *to_flags(given))
     around = (given["output_dir"].parent,) if given["output_dir"] else ()

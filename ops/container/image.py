@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ops.container.errors import GpuError, ImageMissingError, ImageOldError
-from ops.image.names import ACCELERATOR, PIPELINE_DIGEST, STACK_DIGEST, image_name
+from ops.image.names import ACCELERATOR, PIPELINE_DIGEST, STACK_DIGEST, build_command, image_name, variable
 from ops.image.source import pipeline_digest
 from ops.stack.digest import stack_digest
 from ops.stack.model import Stack
@@ -29,25 +29,25 @@ def find_image(client: docker.DockerClient, stack: Stack, accelerator: str) -> s
     try:
         image = client.images.get(name)
     except ImageNotFound as error:
-        raise ImageMissingError(missing(name, accelerator)) from error
+        raise ImageMissingError(missing(name, stack.name, accelerator)) from error
     check_labels(name, image.labels, stack, accelerator)
     return str(image.id)
 
 
-def missing(name: str, accelerator: str) -> str:
+def missing(name: str, stack: str, accelerator: str) -> str:
     """The sentence for an image that is not there."""
     return (
-        f"the engine has no image {name}: make it with ./eyas build --accelerator {accelerator}, load it "
-        "(docker load), or name another in EYAS_IMAGE"
+        f"the engine has no image {name}: make it with {build_command(stack, accelerator)}, load it "
+        f"(docker load), or name another in {variable(stack)}"
     )
 
 
 def check_labels(name: str, labels: Mapping[str, str], stack: Stack, accelerator: str) -> None:
     """Compare what an image was built from with the checkout; see `find_image` for the errors."""
-    found = labels.get(ACCELERATOR, accelerator)
+    found, renamed = labels.get(ACCELERATOR, accelerator), variable(stack.name)
     if found != accelerator:
         remedy = "give --gpus none" if found == "cpu" else "it needs a GPU: give --gpus all"
-        raise GpuError(f"image {name} is for {found}, not for {accelerator}: {remedy}, or change EYAS_IMAGE")
+        raise GpuError(f"image {name} is for {found}, not for {accelerator}: {remedy}, or change {renamed}")
     wanted = {
         STACK_DIGEST: (stack_digest(stack, accelerator), "stack"),
         PIPELINE_DIGEST: (pipeline_digest(), "pipeline"),
@@ -56,5 +56,5 @@ def check_labels(name: str, labels: Mapping[str, str], stack: Stack, accelerator
     if other:
         raise ImageOldError(
             f"image {name} is older than the checkout (other {' and '.join(other)}): "
-            f"./eyas build --accelerator {accelerator}"
+            f"{build_command(stack.name, accelerator)}"
         )

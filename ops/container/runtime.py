@@ -26,6 +26,7 @@ from ops.container.session import run_container
 from ops.container.spec import ContainerSpec
 from ops.image.names import image_name
 from ops.stack.model import Stack
+from ops.stack.stages import STACK_OF, stack_of
 from ops.stage import StageCall
 
 # Room for what libraries compile and keep in /cache.
@@ -34,7 +35,7 @@ MIB = 1 << 20
 
 
 class DockerRuntime:
-    """Runs stages in containers; see `ops.stage.Runtime`."""
+    """Runs each stage in a container of its stack's image; see `ops.stage.Runtime`."""
 
     name = "docker"
 
@@ -42,11 +43,12 @@ class DockerRuntime:
         """Remember what to run with; nothing is asked of the engine yet.
 
         Args:
-            stack: the stack whose image is used.
+            stack: the command's; a stage of another one, such as what writes the demo's target, runs in that image.
             gpus: which GPUs the container gets.
         """
         self._stack = stack
         self.gpus = gpus
+        self._images: dict[str, str] = {}
 
     @cached_property
     def _client(self) -> Any:
@@ -54,21 +56,27 @@ class DockerRuntime:
         sweep(client)
         return client
 
-    @cached_property
+    @property
     def image(self) -> str:
-        """The image's id, looked up and checked once: all stages of a command run in the same.
+        """The id of the image of the command's stack; see `image_of` for the errors."""
+        return self.image_of(self._stack)
+
+    def image_of(self, stack: Stack) -> str:
+        """The id of a stack's image, looked up and checked once: all its stages in a command run in the same.
 
         Raises:
             UserError: no engine (50, 51), no image of this checkout (52, 53), or GPUs that cannot be used (54).
         """
-        found = find_image(self._client, self._stack, self.gpus.accelerator)
-        self.gpus.check(probes.driver(), probes.gpus())
-        return found
+        if stack.name not in self._images:
+            found = find_image(self._client, stack, self.gpus.accelerator)
+            self.gpus.check(probes.driver(), probes.gpus())
+            self._images[stack.name] = found
+        return self._images[stack.name]
 
     def run(self, call: StageCall) -> int:
         """Run a stage to its end and return its exit code; see `run_container` for the errors."""
         name = f"eyas-{call.stage}-{secrets.token_hex(4)}"
-        image, host = self.image, this_host(name)
+        image, host = self.image_of(stack_of(call.stage)), this_host(name)
         mounts.make_folders(folders(call, host))
         write_token(host.environment, host.secrets) if not call.offline else None
         try:
@@ -94,7 +102,7 @@ class DockerRuntime:
     def show(self, call: StageCall) -> None:
         """Print the `docker run` line of a call; nothing is started, made or asked of the engine."""
         host = this_host("dry-run")
-        named = image_name(self._stack.name, self.gpus.accelerator)
+        named = image_name(STACK_OF[call.stage], self.gpus.accelerator)
         spec = assemble(call, named, self.gpus, replace(host, environment=_without_token(host)))
         print(printed(spec, [str(folder) for folder in folders(call, host)]))
         say("nothing was started: run that line, or the same with --dry-run at its end for the plan of the stage")

@@ -32,9 +32,9 @@ def smoke(request: Request) -> None:
         SmokeError: the image in the engine is not what its labels say, or does not start.
         ImageMissingError: the engine does not have it.
     """
-    name = names.image_name(request.stack, request.accelerator)
-    if os.environ.get("EYAS_IMAGE"):
-        print(f"eyas: EYAS_IMAGE names {name}, which was not built here: its build's smoke target is not run")
+    name, variable = names.image_name(request.stack, request.accelerator), names.variable(request.stack)
+    if os.environ.get(variable):
+        print(f"eyas: {variable} names {name}, which was not built here: its build's smoke target is not run")
     else:
         build(replace(request, target="smoke"), "type=cacheonly")
     from docker.errors import ImageNotFound
@@ -43,7 +43,7 @@ def smoke(request: Request) -> None:
     try:
         image = client.images.get(name)
     except ImageNotFound as error:
-        raise ImageMissingError(missing(name, request.accelerator)) from error
+        raise ImageMissingError(missing(name, request.stack, request.accelerator)) from error
     print(f"ok  {name} {image.id}")
     container = client.containers.create(
         image,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ops.container.errors import RuntimeFlagError
@@ -9,17 +10,30 @@ from ops.image.build import Request, build, image_digest, secrets_of
 from ops.image.check import smoke
 from ops.image.reproducible import check
 from ops.probes import look
+from ops.stack.model import STACKS, load
+from ops.stack.stages import STACK_NAMES
+
+ALL = "all"
 
 
-def request_for(given: dict[str, Any]) -> Request:
-    """What the flags ask for; without --accelerator, CUDA where there is a GPU."""
+def requests_for(given: dict[str, Any]) -> tuple[Request, ...]:
+    """What the flags ask for, one request for each stack; without --accelerator, CUDA where there is a GPU.
+
+    Raises:
+        StackError: there is no such stack.
+    """
+    names = STACK_NAMES if given["stack"] == ALL else (load(STACKS / given["stack"]).name,)
+    one = _request(given)
+    return tuple(replace(one, stack=name) for name in names)
+
+
+def _request(given: dict[str, Any]) -> Request:
     accelerator = given["accelerator"]
     if not accelerator:
         driver = look().driver
         accelerator = "cuda" if driver else "cpu"
         print(f"eyas: for {accelerator}: {f'NVIDIA driver {driver}' if driver else 'no GPU here'}", flush=True)
     return Request(
-        stack=given["stack"],
         accelerator=accelerator,
         base_image=given["base_image"],
         run_image=given["run_image"],
@@ -41,15 +55,16 @@ def _count(value: str) -> int:
 
 
 def run_build(given: dict[str, Any]) -> None:
-    """Build the image, or with --check-reproducible two and compare."""
-    request = request_for(given)
-    if given["check_reproducible"]:
-        print(f"reproducible: two builds, one manifest {check(request)}")
-        return
-    name = build(request)
-    print(f"{name} {image_digest(name)}")
+    """Build the image, or with --check-reproducible two and compare; with --stack all, of each stack in turn."""
+    for request in requests_for(given):
+        if given["check_reproducible"]:
+            print(f"reproducible: two builds of {request.stack}, one manifest {check(request)}", flush=True)
+        else:
+            name = build(request)
+            print(f"{name} {image_digest(name)}", flush=True)
 
 
 def run_smoke(given: dict[str, Any]) -> None:
-    """Check the image."""
-    smoke(request_for(given))
+    """Check the image, or with --stack all each."""
+    for request in requests_for(given):
+        smoke(request)

@@ -14,6 +14,17 @@ BASE_NAME = "org.opencontainers.image.base.name"
 BASE_DIGEST = "org.opencontainers.image.base.digest"
 
 
+def variable(stack: str) -> str:
+    """The variable that names another image for a stack, such as one at a mirror."""
+    return "EYAS_IMAGE" if stack == "extract" else f"EYAS_{stack.upper()}_IMAGE"
+
+
 def image_name(stack: str, accelerator: str) -> str:
-    """The image's name; EYAS_IMAGE, if set, names another, such as one at a mirror."""
-    return os.environ.get("EYAS_IMAGE") or f"eyas-{stack}:{accelerator}"
+    """The image's name: the variable's value where it is set."""
+    return os.environ.get(variable(stack)) or f"eyas-{stack}:{accelerator}"
+
+
+def build_command(stack: str, accelerator: str) -> str:
+    """The command that builds the image."""
+    named = "" if stack == "extract" else f" --stack {stack}"
+    return f"./eyas build --accelerator {accelerator}{named}"

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ops.flags import absolute
 from ops.pipeline.errors import RecipeError
-from ops.stages import absolute
 
 Settings = dict[str, Any]
 """flags without their dashes in front, to values; paths are absolute"""

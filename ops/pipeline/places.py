@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
@@ -12,13 +12,8 @@ from ops.errors import LockError
 from ops.local import environment_folder
 from ops.stack.digest import patch_list, stack_digest
 from ops.stack.model import STACKS, Stack, load
+from ops.stack.stages import STACK_OF, stack_of
 from ops.stage import LocalRuntime, Runtime, StageCall, stage_command, stage_environment
-
-STACK_OF: Mapping[str, str] = {
-    **dict.fromkeys(("target", "prepare", "regenerate", "extract", "verify", "store"), "extract"),
-    **dict.fromkeys(("train", "estimate", "export"), "train"),
-    "evaluate": "serve",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +67,7 @@ class Stacks:
 
     def identity(self, stage: str) -> Identity:
         """See `Places`."""
-        stack, accelerator = load(STACKS / STACK_OF[stage]), self._accelerator(stage)
+        stack, accelerator = stack_of(stage), self._accelerator(stage)
         try:
             digest, patches = stack_digest(stack, accelerator), tuple(patch["name"] for patch in patch_list(stack))
         except LockError:
@@ -93,7 +88,7 @@ class Stacks:
         """See `Places`; local commands with the variables that are set for them."""
         runtime: Any = self.of(call.stage)
         if isinstance(runtime, LocalRuntime):
-            print(local_line(load(STACKS / STACK_OF[call.stage]), call))
+            print(local_line(stack_of(call.stage), call))
         else:
             runtime.show(call)
 

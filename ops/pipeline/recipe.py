@@ -11,9 +11,9 @@ from typing import Any
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
+from ops.flags import absolute
 from ops.pipeline.errors import MissingInputError, RecipeError
 from ops.pipeline.flags import FLAGS, FLOAT, INT, PATH, SWITCH, Settings, checked
-from ops.stages import absolute
 
 HELD_OUT = "held-out"
 EVALUATE_EXPORTS = "evaluate-exports"

@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 from ops.errors import InstallError, LockError
 from ops.patches.verify import verify as verify_patches
 from ops.stack.digest import patch_list, stack_digest
-from ops.stack.lockfile import Lock, installed_here, read_lock
+from ops.stack.lockfile import Lock, installed_here, read_lock, remedy
 from ops.stack.model import Accelerator, Stack
 
 
@@ -23,13 +23,13 @@ def check_lock(accelerator: Accelerator, path: Path) -> Lock:
     """
     lock = read_lock(path)
     if lock.inputs_sha256 != accelerator.inputs_digest():
-        raise LockError(f"{path} is out of date: stack.toml has changed since; make it again: ./eyas stack.lock")
+        raise LockError(f"{path} is out of date: stack.toml has changed since; make it again: {remedy(path)}")
     hashes = {entry.name: entry.hashes for entry in lock.entries}
     pins = {build.name: build.sha256 for build in accelerator.build}
     pins |= {"vllm": accelerator.vllm.sha256} if accelerator.vllm else {}
     for name, sha256 in pins.items():
         if hashes.get(canonicalize_name(name)) != (sha256,):
-            raise LockError(f"{path} does not pin {name} to the sha256 in stack.toml; make it again: ./eyas stack.lock")
+            raise LockError(f"{path} does not pin {name} to the sha256 in stack.toml; make it again: {remedy(path)}")
     return lock
 
 
@@ -56,7 +56,8 @@ def check_environment(stack: Stack, accelerator: str, environment: Path, markers
         if identity.get(key) != value:
             raise InstallError(f"{environment / 'stack.json'}: {key} is not the stack's; {again}")
     site_packages = find_site_packages(environment)
-    verify_patches(stack.series, site_packages)
+    if stack.series is not None:
+        verify_patches(stack.series, site_packages)
     pinned = installed_here(read_lock(stack.lock(accelerator)).entries, markers)
     found = installed_packages(site_packages)
     for name in sorted(pinned.keys() | found.keys()):

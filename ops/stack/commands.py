@@ -38,14 +38,17 @@ def lock(name: str) -> None:
 def show(name: str) -> None:
     """Print all that the stack pins."""
     stack = load(STACKS / name)
-    patches = patch_list(stack)
     for part in stack.accelerators.values():
         print(f"{stack.name} on {part.name}")
         for what, value in _pinned(stack, part):
             print(f"  {what:<18}{value}")
-    print(f"{stack.patches}: {len(patches)} patches")
-    for patch in patches:
+    print(_patches(stack))
+    for patch in patch_list(stack):
         print(f"  {patch['sha256']}  {patch['name']}")
+
+
+def _patches(stack: Stack) -> str:
+    return f"{stack.patches}: {len(patch_list(stack))} patches" if stack.patches else f"{stack.name} has no patches"
 
 
 def _pinned(stack: Stack, part: Accelerator) -> Iterator[tuple[str, str]]:
@@ -78,7 +81,7 @@ def verify(name: str) -> None:
     for part in stack.accelerators.values():
         checked = check_lock(part, stack.lock(part.name))
         print(f"ok  {part.name}.lock fits stack.toml, {len(checked.entries)} packages by sha256")
-    print(f"ok  {stack.patches}: {len(patch_list(stack))} patches")
+    print(f"ok  {_patches(stack)}")
     for accelerator in stack.accelerators:
         _verify_installed(stack, accelerator)
 
@@ -89,7 +92,7 @@ def _verify_installed(stack: Stack, accelerator: str) -> None:
         print(f"--  {accelerator}: not installed here")
         return
     count = check_environment(stack, accelerator, environment, {k: str(v) for k, v in default_environment().items()})
-    print(f"ok  {environment}: {count} packages as in the lock, patches in place")
+    print(f"ok  {environment}: {count} packages as in the lock{', patches in place' if stack.patches else ''}")
 
 
 def pin(name: str, commit: str, index: str, sha256: str) -> None:

@@ -15,11 +15,13 @@ FORMAT = 1
 
 
 def patch_list(stack: Stack) -> list[dict[str, str]]:
-    """Name and sha256 of every patch, in the order of the series.
+    """Name and sha256 of every patch, in the order of the series; none where nothing is patched.
 
     Raises:
         UserError: the series is missing or malformed (exit codes 15, 16).
     """
+    if stack.series is None:
+        return []
     return [{"name": patch.name, "sha256": patch.sha256} for patch in series.load(stack.series).patches]
 
 
@@ -41,7 +43,8 @@ def stack_digest(stack: Stack, accelerator: str) -> str:
         accelerator: stack.content[accelerator],
         "lock": hashlib.sha256(stack.lock(accelerator).read_bytes()).hexdigest(),
         "patches": patch_list(stack),
-        "files": hashlib.sha256((stack.series / "files.sha256").read_bytes()).hexdigest(),
     }
+    if stack.series is not None:
+        pinned["files"] = hashlib.sha256((stack.series / "files.sha256").read_bytes()).hexdigest()
     canonical = json.dumps(pinned, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(canonical.encode()).hexdigest()

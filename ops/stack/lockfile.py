@@ -70,12 +70,17 @@ def read_lock(path: Path) -> Lock:
         LockError: it is missing, or not a lock.
     """
     if not path.is_file():
-        raise LockError(f"no lock {path}; make it: ./eyas stack.lock")
+        raise LockError(f"no lock {path}; make it: {remedy(path)}")
     text = path.read_text(encoding="utf-8")
     first = text.split("\n", 1)[0]
     if not first.startswith(HEADER):
-        raise LockError(f"{path}: the first line does not say what it was made from; make it again: ./eyas stack.lock")
+        raise LockError(f"{path}: the first line does not say what it was made from; make it again: {remedy(path)}")
     return Lock(first.removeprefix(HEADER).strip(), parse_entries(text, str(path)))
+
+
+def remedy(path: Path) -> str:
+    """The command that makes a stack's lock."""
+    return f"./eyas stack.lock --stack {path.parent.name}"
 
 
 def parse_entries(text: str, where: str) -> tuple[Entry, ...]:

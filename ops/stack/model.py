@@ -87,8 +87,8 @@ class Stack:
 
     name: str
     folder: Path
-    patches: str
-    """name of the series under patches/"""
+    patches: str = ""
+    """name of the series under patches/; empty where nothing is patched"""
     accelerators: Mapping[str, Accelerator]
     content: Mapping[str, Any]
     """the file as plain values, for the stack's digest"""
@@ -108,9 +108,9 @@ class Stack:
         return self.folder / f"{accelerator}.lock"
 
     @property
-    def series(self) -> Path:
-        """Folder of the patch series: patches/ stands beside stacks/."""
-        return self.folder.parent.parent / "patches" / self.patches
+    def series(self) -> Path | None:
+        """Folder of the patch series, where there is one: patches/ stands beside stacks/."""
+        return self.folder.parent.parent / "patches" / self.patches if self.patches else None
 
 
 def load(folder: Path) -> Stack:

@@ -6,16 +6,16 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ops import demo, stages
+from ops.flags import to_flags
 from ops.paths import CHECKOUT
-from ops.stage import StageCall, stage_environment, wait_for
-from ops.stages import to_flags
+from ops.stage import stage_environment, wait_for
+from tests.ops.recording import Recorder
 
 WAIT = """
 import os, sys
@@ -84,25 +84,6 @@ def test_an_interrupted_stage_is_given_time_to_finish(name: str) -> None:
     assert process.wait(timeout=30) == 130
 
 
-class Recorder:
-    """A runtime that writes down what it is asked to run."""
-
-    name = "local"
-
-    def __init__(self, *_: object) -> None:
-        self.calls: list[StageCall] = []
-
-    def run(self, call: StageCall) -> int:
-        self.calls.append(call)
-        return 0
-
-    def finish(self, call: StageCall) -> None:
-        self.calls.append(call)
-
-    def show(self, call: StageCall) -> None:
-        self.calls.append(replace(call, stage="shown"))
-
-
 @pytest.fixture
 def recorder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Recorder:
     made = Recorder()
@@ -123,7 +104,7 @@ def test_with_no_flags_about_data_the_demo_is_prepared_and_then_extracted(record
     data, target = STORE.parent / "tokenized.jsonl", tmp_path / "target"
     assert (prepared.stage, prepared.reads, prepared.writes) == (
         "prepare",
-        (CHECKOUT / "examples" / "conversations.jsonl", target),
+        (target, CHECKOUT / "examples" / "conversations.jsonl"),
         (STORE.parent,),
     )
     assert extracted.arguments == (

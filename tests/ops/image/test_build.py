@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from ops.container.image import missing
+from ops.errors import StackError
 from ops.image import build as module
-from ops.image import reproducible
+from ops.image import commands, reproducible
 from ops.image.build import Request, arguments, revision, secrets_of
 from ops.image.errors import BuildError
+from ops.image.names import image_name
 from ops.image.source import pipeline_digest
 from ops.paths import CHECKOUT
 from ops.stack.digest import stack_digest
@@ -125,3 +128,66 @@ def test_a_failed_build_is_one_sentence_and_what_it_said(
     with pytest.raises(BuildError, match="could not be built"):
         module.build(CUDA, "type=cacheonly", quiet=True)
     assert "the reason" in capsys.readouterr().err
+
+
+GIVEN = {
+    **dict.fromkeys(("base_image", "run_image", "only", "max_jobs", "cuda_archs", "network", "apt_snapshot"), ""),
+    "accelerator": "cpu",
+    "skip_source_builds": False,
+    "no_cache": False,
+    "ca": "",
+    "uv_config": "",
+}
+
+
+@pytest.mark.parametrize(
+    ("asked", "built"), [("serve", ["serve"]), ("extract", ["extract"]), ("all", ["extract", "train", "serve"])]
+)
+def test_one_stack_is_built_and_checked_or_all(
+    asked: str, built: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(commands, "build", lambda request: done.append(request.stack) or f"eyas-{request.stack}:cpu")
+    monkeypatch.setattr(commands, "image_digest", lambda name: f"sha256:{name}")
+    monkeypatch.setattr(commands, "smoke", lambda request: done.append(request.stack))
+    commands.run_build({**GIVEN, "stack": asked, "check_reproducible": False})
+    assert capsys.readouterr().out.split("\n")[:-1] == [f"eyas-{name}:cpu sha256:eyas-{name}:cpu" for name in built]
+    commands.run_smoke({**GIVEN, "stack": asked})
+    assert done == built * 2
+
+
+def test_a_stack_that_is_not_there_is_not_built() -> None:
+    with pytest.raises(StackError, match="known stacks: extract, serve, train"):
+        commands.run_build({**GIVEN, "stack": "every", "check_reproducible": False})
+
+
+@pytest.mark.parametrize(
+    ("stack", "variable", "command"),
+    [
+        ("extract", "EYAS_IMAGE", "./eyas build --accelerator cpu"),
+        ("train", "EYAS_TRAIN_IMAGE", "./eyas build --accelerator cpu --stack train"),
+        ("serve", "EYAS_SERVE_IMAGE", "./eyas build --accelerator cpu --stack serve"),
+    ],
+)
+def test_each_stack_has_an_image_and_a_variable_that_names_another(
+    stack: str, variable: str, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("EYAS_IMAGE", "EYAS_TRAIN_IMAGE", "EYAS_SERVE_IMAGE"):
+        monkeypatch.delenv(name, raising=False)
+    assert image_name(stack, "cpu") == f"eyas-{stack}:cpu"
+    monkeypatch.setenv(variable, "mirror.example/other:1")
+    assert image_name(stack, "cpu") == "mirror.example/other:1"
+    told = missing(f"eyas-{stack}:cpu", stack, "cpu")
+    assert f"make it with {command}, load it" in told
+    assert told.endswith(f"in {variable}")
+
+
+@pytest.mark.parametrize(
+    ("stack", "packages", "patches"),
+    [("train", "flash-attn", "speculators-0.9.0"), ("serve", "", ""), ("extract", "flash-attn", "speculators-0.3.0")],
+)
+def test_a_stacks_cuda_image_is_built_from_its_own_pins(stack: str, packages: str, patches: str) -> None:
+    given = arguments(Request(stack=stack, accelerator="cuda"))
+    assert (given["STACK"], given["SOURCE_PACKAGES"], given["PATCHES"]) == (stack, packages, patches)
+    assert given["SOURCE_BUILDS"] == ("build" if packages else "skip")
+    assert given["BASE_IMAGE"] == arguments(CUDA)["BASE_IMAGE"]

