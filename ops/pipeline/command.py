@@ -71,8 +71,8 @@ def show(selection: Selection, count: int, places: Places, run: Path) -> None:
         why = _why(step, state, pending, forced=step.name in selection.forced)
         told = f"would run: {why}" if why else f"unchanged{f', if {pending} gives the same' if pending else ''}"
         pending = pending or (step.name if why else "")
-        print(f"# [{number}/{count}] {step.name}: {told}", flush=True)
-        places.line(step.call)
+        print(f"# [{number}/{count}] {step.name}: {told}")
+        print(places.line(step.call))
 
 
 def _why(step: Step, state: State, pending: str, *, forced: bool) -> str:

@@ -48,7 +48,7 @@ _NAMES = {
     "validation-share seed epochs max-steps batch-tokens learning-rate weight-decay optimizer schedule warmup-share "
     "ttt-steps ttt-decay loss attention dtype nproc checkpoint-steps checkpoint-minutes keep log-every loggers",
     "estimate": "num-speculative-tokens",
-    "evaluate": "num-speculative-tokens max-new-tokens limit dtype tp-size trust-remote-code",
+    "evaluate": "num-speculative-tokens max-new-tokens limit batch-size dtype tp-size trust-remote-code",
     "export": "dtype verifier-name",
 }
 FLAGS: Mapping[str, Mapping[str, str]] = {

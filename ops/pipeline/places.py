@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -11,7 +13,7 @@ from ops.container.choice import choose
 from ops.errors import LockError
 from ops.local import environment_folder
 from ops.stack.digest import patch_list, stack_digest
-from ops.stack.model import STACKS, Stack, load
+from ops.stack.model import STACKS, load
 from ops.stack.stages import STACK_OF, stack_of
 from ops.stage import LocalRuntime, Runtime, StageCall, stage_command, stage_environment
 
@@ -39,8 +41,8 @@ class Places(Protocol):
     def run(self, call: StageCall) -> int:
         """Run a stage to its end and return its exit code."""
 
-    def line(self, call: StageCall) -> None:
-        """Print the command that `run` would run."""
+    def line(self, call: StageCall) -> str:
+        """The shell line of what `run` would run."""
 
 
 class Stacks:
@@ -84,24 +86,19 @@ class Stacks:
         """See `Places`."""
         return self.of(call.stage).run(call)
 
-    def line(self, call: StageCall) -> None:
+    def line(self, call: StageCall) -> str:
         """See `Places`; local commands with the variables that are set for them."""
         runtime: Any = self.of(call.stage)
-        if isinstance(runtime, LocalRuntime):
-            print(local_line(stack_of(call.stage), call))
-        else:
-            runtime.show(call)
+        return local_line(call) if isinstance(runtime, LocalRuntime) else str(runtime.line(call))
 
     def _accelerator(self, stage: str) -> str:
         runtime: Any = self.of(stage)
         return "cpu" if isinstance(runtime, LocalRuntime) else str(runtime.gpus.accelerator)
 
 
-def local_line(stack: Stack, call: StageCall) -> str:
+def local_line(call: StageCall) -> str:
     """The shell line of a stage in the local runtime."""
-    import os
-    import shlex
-
     variables = stage_environment(offline=call.offline)
     own = [f"{name}={value}" for name, value in variables.items() if os.environ.get(name) != value]
-    return shlex.join([*own, *stage_command(environment_folder(stack, "cpu"), call.stage, call.arguments)])
+    environment = environment_folder(stack_of(call.stage), "cpu")
+    return shlex.join([*own, *stage_command(environment, call.stage, call.arguments)])

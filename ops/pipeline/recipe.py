@@ -36,7 +36,8 @@ class Recipe:
     model_path: Path | None
     """the target's folder; None is the demo target"""
     prompts: tuple[Path, ...]
-    held_out_prompts: tuple[Path, ...]
+    held_out_prompts: Path
+    """one file, none of `prompts`: what a draft is measured on"""
     stages: Mapping[str, Settings]
     """by stage, those of the held-out part as held-out.STAGE"""
     facts: Mapping[str, int] = field(default_factory=dict)
@@ -72,12 +73,13 @@ def _recipe(file: Path, tables: dict[str, Any], sha256: str) -> Recipe:
     target = checked(tables.get("target", {}), about_target, f"{file} [target]", file.parent)
     trusted = {"trust-remote-code": True} if target.pop("trust-remote-code", False) else {}
     model_path = target.pop("model-path", None)
+    prompts, held_out = _data(file, tables.get("data", {}))
     return Recipe(
         name=file.stem,
         sha256=sha256,
         model_path=Path(model_path) if model_path else None,
-        prompts=_files(tables.get("data", {}), "prompts", file),
-        held_out_prompts=_files(tables.get("data", {}), "held-out-prompts", file),
+        prompts=prompts,
+        held_out_prompts=held_out,
         stages={name: _with(trusted, stage, given) for name, stage, given in _stages(file, tables)},
         facts=target,
         sizes=checked(tables.get("sizes", {}), SIZES, f"{file} [sizes]", file.parent),
@@ -109,11 +111,16 @@ def _with(trusted: Settings, stage: str, given: Settings) -> Settings:
     return (trusted if "trust-remote-code" in FLAGS[stage] else {}) | given
 
 
-def _files(table: dict[str, Any], key: str, file: Path) -> tuple[Path, ...]:
+def _data(file: Path, table: dict[str, Any]) -> tuple[tuple[Path, ...], Path]:
     for name in table:
         if name not in {"prompts", "held-out-prompts"}:
             raise RecipeError(f"{file} [data]: unknown key {name}; there are prompts, held-out-prompts")
-    value = table.get(key)
-    if not isinstance(value, list) or not value or not all(isinstance(item, str) for item in value):
-        raise RecipeError(f"{file} [data]: {key} must be a list of files with prompts")
-    return tuple(absolute(str(file.parent / item)) for item in value)
+    prompts, held_out = table.get("prompts"), table.get("held-out-prompts")
+    if not isinstance(prompts, list) or not prompts or not all(isinstance(item, str) for item in prompts):
+        raise RecipeError(f"{file} [data]: prompts must be a list of files")
+    if not isinstance(held_out, str) or not held_out:
+        raise RecipeError(f"{file} [data]: held-out-prompts must be the name of a file")
+    paths = tuple(absolute(str(file.parent / item)) for item in (*prompts, held_out))
+    if paths[-1] in paths[:-1]:
+        raise RecipeError(f"{file} [data]: {held_out} is in prompts too, so it is not held out; name another file")
+    return paths[:-1], paths[-1]

@@ -79,7 +79,7 @@ class _Maker:
         return (
             *self._states("", self._recipe.prompts),
             self._train(),
-            *self._states(held_out, self._recipe.held_out_prompts),
+            *self._states(held_out, (self._recipe.held_out_prompts,)),
             self._estimate(self._folder / f"{held_out}extract"),
             self._evaluate(),
             self._export(),
@@ -156,7 +156,7 @@ class _Maker:
         flags: Mapping[str, tuple[Path, ...]],
         **other: Any,
     ) -> Step:
-        prompts = self._recipe.held_out_prompts
+        prompts = (self._recipe.held_out_prompts,)
         inputs = {f"draft {draft}": source for draft, source in drafts.items()}
         named = tuple(f"{draft}={source.path}" for draft, source in drafts.items())
         return self._step(

@@ -16,7 +16,8 @@ from ops.pipeline.steps import STEPS
 
 Row = tuple[str, str, str]
 # What the stages take when nothing is given (pipeline/extract/settings.py, pipeline/train/settings.py).
-TOKEN_BUDGET, BATCH_TOKENS, TTT_STEPS, DRAFT_VOCABULARY = 8192, 8192, 3, 32000
+TOKEN_BUDGET, MAX_SEQ_LEN = 8192, 2048
+BATCH_TOKENS, TTT_STEPS, DRAFT_VOCABULARY = 8192, 3, 32000
 
 
 def rows(recipe: Recipe, facts: Facts, run: Path) -> Iterator[Row]:
@@ -97,7 +98,7 @@ def _draft(recipe: Recipe, facts: Facts) -> Iterator[Row]:
     captured = len(recipe.stages["extract"].get("layer-ids", range(figures.CAPTURED)))
     vocabulary = int(train.get("draft-vocab-size", min(DRAFT_VOCABULARY, facts.vocab_size)))
     draft = figures.draft_of(facts, captured, vocabulary, train)
-    tokens, steps = int(train.get("batch-tokens", BATCH_TOKENS)), int(train.get("ttt-steps", TTT_STEPS))
+    tokens, steps = _tokens_a_device(recipe), int(train.get("ttt-steps", TTT_STEPS))
     activations = figures.activation_bytes(facts, captured, vocabulary, tokens, steps)
     parts = f"trained {draft.trained:,}, head {draft.head:,}, embedding {draft.embedding:,}"
     yield "draft's parameters", f"{draft.all:,}", parts
@@ -110,3 +111,11 @@ def _draft(recipe: Recipe, facts: Facts) -> Iterator[Row]:
     )
     yield "a checkpoint", decimal(figures.checkpoint_bytes(draft)), "float32 weights and AdamW's moments"
     yield "an export", decimal(figures.export_bytes(draft)), "bfloat16, embedding included"
+
+
+def _tokens_a_device(recipe: Recipe) -> int:
+    """Tokens of a training step on one device: its share, but at least a whole sample of the longest there may be."""
+    train, extract = recipe.stages["train"], recipe.stages["extract"]
+    together = int(train.get("batch-tokens", BATCH_TOKENS))
+    share = -(-together // int(train.get("nproc", 1)))
+    return max(share, min(together, int(extract.get("max-seq-len", MAX_SEQ_LEN))))

@@ -24,7 +24,7 @@ model-path = "target"
 layers = 4
 [data]
 prompts = ["prompts.jsonl"]
-held-out-prompts = ["held-out.jsonl"]
+held-out-prompts = "held-out.jsonl"
 [regenerate]
 temperature = 0.7
 [prepare]
@@ -65,8 +65,8 @@ class SmallPlaces:
         line = [sys.executable, "-m", "tests.ops.pipeline.small_stages", call.stage, *call.arguments]
         return wait_for(line, os.environ | self.variables, CHECKOUT)
 
-    def line(self, call: StageCall) -> None:
-        print("line:", call.stage, *call.arguments)
+    def line(self, call: StageCall) -> str:
+        return " ".join(["line:", call.stage, *call.arguments])
 
 
 class Bench:

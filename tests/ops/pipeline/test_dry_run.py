@@ -11,7 +11,6 @@ from ops.paths import CHECKOUT
 from ops.pipeline import command, recipe
 from ops.pipeline.places import Stacks, local_line
 from ops.pipeline.selection import select
-from ops.stack.model import Stack
 from ops.stage import StageCall
 from tests.ops.pipeline.small_pipeline import STEPS, Bench
 
@@ -66,8 +65,8 @@ def test_a_dry_run_of_a_target_that_is_elsewhere_names_what_is_missing(
     )
 
 
-def test_a_local_line_is_the_command_with_its_variables(extract: Stack) -> None:
-    words = shlex.split(local_line(extract, StageCall(stage="prepare", arguments=("--input=a b.jsonl",))))
+def test_a_local_line_is_the_command_with_its_variables() -> None:
+    words = shlex.split(local_line(StageCall(stage="prepare", arguments=("--input=a b.jsonl",))))
     assert f"PYTHONPATH={CHECKOUT}" in words
     python = next(word for word in words if word.endswith("/bin/python"))
     assert words[words.index(python) + 1 :] == ["-m", "pipeline", "prepare", "--input=a b.jsonl"]
@@ -75,13 +74,12 @@ def test_a_local_line_is_the_command_with_its_variables(extract: Stack) -> None:
 
 
 def test_a_line_for_containers_mounts_what_the_step_reads_and_writes(
-    bench: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(bench.folder))
     home = Path("/data/run")
     steps = command.steps_of(recipe.read(bench.file), Path("/models/target"), home)
-    Stacks("docker", "0,1").line(next(step.call for step in steps if step.name == "extract"))
-    words = shlex.split(capsys.readouterr().out)
+    words = shlex.split(Stacks("docker", "0,1").line(next(step.call for step in steps if step.name == "extract")))
     mounts = [words[place + 1] for place, word in enumerate(words) if word == "--mount"]
     assert "type=bind,source=/models/target,target=/models/target,readonly" in mounts
     assert f"type=bind,source={home}/steps/prepare,target={home}/steps/prepare,readonly" in mounts
