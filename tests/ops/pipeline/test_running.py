@@ -163,7 +163,9 @@ def test_after_a_kill_in_the_middle_the_same_command_goes_on_there(bench: Bench,
     assert (record["step"], record["status"], record["resumed"]) == (step, "done", True)
 
 
-def test_exports_that_are_served_differently_fail_the_run_and_do_so_again(bench: Bench) -> None:
+def test_exports_that_are_served_differently_fail_the_run_and_do_so_again(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
     counts: dict[str, Any] = {"speculators": [4, 2, 1], "eagle3": [4, 1, 1]}
     drafts = {name: {"drafts": 9, "accepted_per_position": count} for name, count in counts.items()}
     bench.with_variables(DRAFTS=json.dumps(drafts))
@@ -174,6 +176,7 @@ def test_exports_that_are_served_differently_fail_the_run_and_do_so_again(bench:
             bench.run()
         assert bench.written()[-1] == "evaluate evaluate-exports"
     assert provenance(bench)["steps"][-1]["status"] == "started"
+    assert "evaluate-exports     runs: was not finished\n" in capsys.readouterr().err
 
 
 def test_until_from_and_force_choose_the_steps(bench: Bench) -> None:
