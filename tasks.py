@@ -351,6 +351,37 @@ def export(  # noqa: PLR0913, PLR0917 - the flags are the stage's own
 
 @task(
     **STAGE,
+    iterable=["force"],
+    help={
+        "config": "recipe, TOML; the demo's when not given (examples/recipes/ has more)",
+        "run_dir": "folder for all that is made; runs/ and the recipe's name when not given",
+        "until": "last step to run; --dry-run lists the steps",
+        "from": "first step to run; what is before it must have been done, and is taken as it is",
+        "force": "run this step even if nothing has changed; may be given again",
+        "dry_run": "only print every stage's command, why it would run, and what the recipe will take",
+        **WHERE_HELP,
+    },
+)
+def pipeline(  # noqa: PLR0913, PLR0917 - flags
+    _: Context,
+    force: list[str],
+    config: str | None = None,
+    run_dir: str | None = None,
+    until: str | None = None,
+    from_: str | None = None,
+    dry_run: bool = False,
+    runtime: str | None = None,
+    gpus: str | None = None,
+) -> None:
+    """From prompts to a served draft: all stages, each only when something changed."""
+    flags = given(locals())
+    from ops.pipeline.command import pipeline as run
+
+    run(flags | {"start": flags.pop("from_")})
+
+
+@task(
+    **STAGE,
     help={
         "model_path": MODEL_HELP + ", to be seen there",
         "prepared_data": "tokenized.jsonl, to be seen there",
@@ -776,7 +807,7 @@ def bench_read(_: Context, store: str | None = None, folder: str | None = None) 
 def commands() -> Collection:
     """All commands, those about one thing in a group of their own."""
     stages = (regenerate, prepare, extract, verify, train, estimate, evaluate, export)
-    top = Collection(*stages, build, smoke, shell, logs, stop, test, lint, doctor)
+    top = Collection(*stages, pipeline, build, smoke, shell, logs, stop, test, lint, doctor)
     top.add_collection(Collection("store", store_merge, store_split, store_prune, store_stats, store_export))
     top.add_collection(Collection("patch", patch_status, patch_verify, patch_new, patch_refresh, patch_rebase))
     measured = (bench_extract, bench_compare, bench_scale, bench_store, bench_read, bench_kill, bench_kill_engine)

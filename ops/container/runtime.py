@@ -101,11 +101,15 @@ class DockerRuntime:
 
     def show(self, call: StageCall) -> None:
         """Print the `docker run` line of a call; nothing is started, made or asked of the engine."""
+        print(self.line(call))
+        say("nothing was started: run that line, or the same with --dry-run at its end for the plan of the stage")
+
+    def line(self, call: StageCall) -> str:
+        """The `docker run` line of a call, which needs no engine."""
         host = this_host("dry-run")
         named = image_name(STACK_OF[call.stage], self.gpus.accelerator)
         spec = assemble(call, named, self.gpus, replace(host, environment=_without_token(host)))
-        print(printed(spec, [str(folder) for folder in folders(call, host)]))
-        say("nothing was started: run that line, or the same with --dry-run at its end for the plan of the stage")
+        return printed(spec, [str(folder) for folder in folders(call, host)])
 
 
 def _without_token(host: Host) -> dict[str, str]:
