@@ -1,4 +1,4 @@
-"""`python -m pipeline estimate`: the acceptance length that a draft will have when it is served, from a held-out store."""
+"""`python -m pipeline estimate`: the acceptance length that a draft will have in serving, from a held-out store."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def main(argv: list[str]) -> int:
     Console().print(_table(found))
     if found.greedy_share < _OWN_ANSWERS:
         console.print(
-            f"only {found.greedy_share:.1%} of the answers' tokens are the target's most likely ones: these are not its "
-            "own greedy answers, and serving them will not give this acceptance length",
+            f"only {found.greedy_share:.1%} of the answers' tokens are the target's most likely ones: these are not "
+            "its own greedy answers, and serving them will not give this acceptance length",
             soft_wrap=True,
         )
     return 0

@@ -56,6 +56,7 @@ class TargetHead:
             InputError: they are not there, or not in safetensors.
         """
         from loguru import logger
+        from speculators.models.utils import GEMMA_STYLE_FINAL_NORM_MODEL_TYPES
         from speculators.utils.loading import load_model_layers
 
         logger.disable("speculators.utils.loading")  # it warns of an lm_head that tied targets do not have
@@ -67,7 +68,10 @@ class TargetHead:
         except (OSError, KeyError, ValueError) as error:
             raise InputError(f"cannot read the final norm and the lm_head of the target {folder}: {error}") from error
         config = json.loads((folder / "config.json").read_bytes())
-        self._eps = float((config.get("text_config") or config)["rms_norm_eps"])
+        text = config.get("text_config") or config
+        self._eps = float(text["rms_norm_eps"])
+        if text.get("model_type") in GEMMA_STYLE_FINAL_NORM_MODEL_TYPES:  # their gain is one more than their weight
+            self._norm = self._norm + 1
 
     def next_tokens(self, states: torch.Tensor) -> torch.Tensor:
         """The most likely next token of each state.

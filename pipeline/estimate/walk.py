@@ -47,8 +47,8 @@ class Counts:
         """Count one answer.
 
         Args:
-            drafted: target ids that the draft proposes, `[steps, rows - 1]`: column i are the tokens for positions i + 2
-                and on, from a round in which the states up to row i and the token at i + 1 are known.
+            drafted: target ids that the draft proposes, `[steps, rows - 1]`: column i are the tokens for positions
+                i + 2 and on, from a round in which the states up to row i and the token at i + 1 are known.
             truth: see `tokens_to_come`.
             answer: which turn.
         """

@@ -12,6 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from pipeline.errors import CheckpointError, InputError
+from pipeline.extract.digests import data_digest
 
 if TYPE_CHECKING:
     import torch
@@ -21,6 +22,8 @@ CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 NOT_SAVED = frozenset({"verifier_lm_head.weight", "verifier_norm.weight"})
 """in the model while it is trained, and never in a checkpoint: they are the target's"""
+SEAL = "checkpoint.json"
+"""what training says of a checkpoint's files: their sizes and sha256"""
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,7 @@ def draft_config(config: Mapping[str, Any], attention: str = "sdpa") -> Any:
     from speculators.models.eagle3 import Eagle3SpeculatorConfig
 
     made = Eagle3SpeculatorConfig.from_dict(json.loads(json.dumps(config)))
-    made.transformer_layer_config._attn_implementation = attention  # noqa: SLF001 - its only name in transformers
+    made.transformer_layer_config._attn_implementation = attention
     return made
 
 
@@ -110,10 +113,11 @@ def read_draft(folder: Path) -> Draft:
 
     Raises:
         InputError: there is no such folder.
-        CheckpointError: a file is missing or damaged, or its settings are no EAGLE-3 draft's.
+        CheckpointError: a file is missing, damaged or not what was written, or its settings are no EAGLE-3 draft's.
     """
     if not folder.is_dir():
         raise InputError(f"no draft at {folder}: give the folder of a checkpoint, such as best/ of a training run")
+    _check_seal(folder)
     config = _read_config(folder / CONFIG)
     try:
         tensors = load_file(folder / WEIGHTS)
@@ -127,6 +131,21 @@ def read_draft(folder: Path) -> Draft:
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise CheckpointError(f"{folder / CONFIG} is no EAGLE-3 draft's: {error!r}: give another checkpoint") from error
     return draft
+
+
+def _check_seal(folder: Path) -> None:
+    """Compare the two files with what training wrote, where it said so."""
+    if not (folder / SEAL).exists():
+        return
+    try:
+        files = json.loads((folder / SEAL).read_bytes())["files"]
+        written = {name: str(files[name]["sha256"]) for name in (CONFIG, WEIGHTS)}
+        found = {name: data_digest(folder / name) for name in written}
+    except (OSError, ValueError, KeyError, TypeError, InputError) as error:
+        raise CheckpointError(f"{folder} is damaged ({error}): give another checkpoint") from error
+    for name, sha256 in written.items():
+        if sha256 != found[name]:
+            raise CheckpointError(f"{folder / name} is not what was written ({SEAL}): give another checkpoint")
 
 
 def _read_config(file: Path) -> dict[str, Any]:

@@ -51,9 +51,7 @@ def layer(c: Config, w: Weights, embeds: Tensor, hidden: Tensor) -> Tensor:
     theta = c["rope_theta"] if "rope_theta" in c else c["rope_parameters"]["rope_theta"]
     heads, kv, size = c["num_attention_heads"], c["num_key_value_heads"], c["head_dim"]
     m = {name.removeprefix("midlayer."): tensor for name, tensor in w.items()}
-    x = torch.cat(
-        [norm(embeds, m["input_layernorm.weight"], eps), norm(hidden, m["hidden_norm.weight"], eps)], dim=-1
-    )
+    x = torch.cat([norm(embeds, m["input_layernorm.weight"], eps), norm(hidden, m["hidden_norm.weight"], eps)], dim=-1)
     q, k, v = (
         (x @ m[f"self_attn.{name}_proj.weight"].T).view(rows, count, size)
         for name, count in (("q", heads), ("k", kv), ("v", kv))

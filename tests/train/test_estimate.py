@@ -199,7 +199,7 @@ def test_a_draft_of_another_vocabulary_is_refused(case: Case, store: Path) -> No
     config = tiny_drafts.settings(changed)
     config["transformer_layer_config"]["vocab_size"] = 25
     (changed / "config.json").write_text(json.dumps(config))
-    with pytest.raises(FitError, match="vocab_size is 25 in the draft .* and 24 in the target"):
+    with pytest.raises(FitError, match=r"vocab_size is 25 in the draft .* and 24 in the target"):
         run(case, store, changed)
 
 
