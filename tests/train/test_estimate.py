@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from pipeline.errors import CheckpointError, FitError, InputError, NoSamplesError
 from pipeline.estimate.command import main
-from pipeline.estimate.truth import Answer
+from pipeline.estimate.truth import Answer, tokens_to_come
 from pipeline.estimate.walk import Counts
 from tests.train import plain_eagle3, tiny_drafts
 from tests.train.tiny_drafts import EOS, INPUTS, VOCAB, Sample
@@ -147,6 +147,19 @@ def test_a_walk_worked_out_by_hand() -> None:
     # answer, from 2 and 6; the third from 2 alone, for from 6 it lies after the end.
     assert (counts.asked, counts.right) == ([6, 2, 1], [3, 2, 0])
     assert counts.unknown == 0
+
+
+@pytest.mark.parametrize(
+    ("said", "after_end"),
+    [([6, 7, 8, 9, 4], [8, 9, 4]), ([6, 7, 2, 9, 4], [2, -1, -1]), ([6, 7, 8, 3, 4], [8, 3, -1])],
+    ids=["the sample goes on with it", "the sample goes on otherwise", "otherwise after one token"],
+)
+def test_tokens_after_the_end_are_known_as_long_as_the_sample_goes_on_with_them(
+    said: list[int], after_end: list[int]
+) -> None:
+    ids = torch.tensor([5, 6, 7, 8, 9])  # the answer is 6, 7
+    truth = tokens_to_come(ids, torch.tensor(said), Answer(1, 3), 3)
+    assert truth.tolist() == [5, 6, 7, *after_end, -1, -1, -1]
 
 
 def test_a_round_that_runs_into_the_unknown_is_told() -> None:

@@ -70,7 +70,7 @@ def test_both_forms_compute_the_checkpoints_logits(exact: Exported, form: str) -
 
 
 def test_the_public_form_has_the_tensors_of_public_checkpoints(exported: Exported) -> None:
-    # Names, dtypes and axes of AngelSlim's Qwen3 draft and others, see docs/export.md, with this draft's sizes.
+    # The names, dtypes and axes that docs/export.md lists with their sources, with this draft's sizes.
     kinds = {name: (entry["dtype"], entry["shape"]) for name, entry in exported.header("eagle3").items()}
     assert kinds == {
         "d2t": ("I64", [12]),
