@@ -12,6 +12,8 @@ STAGES = {
     "prepare": "conversations to tokenized samples with loss masks",
     "extract": "hidden states of tokenized samples, from the target into a store",
     "verify": "check a store: checksums, counts, and against an independent computation",
+    "estimate": "the acceptance length a draft will have, from a held-out store",
+    "export": "a draft in the forms that vLLM and SGLang load, with a model card",
     "store": "merge, split and prune stores, and say what is in one",
 }
 

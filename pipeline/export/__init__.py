@@ -1,0 +1,1 @@
+"""A trained draft, in the forms in which it is served."""
