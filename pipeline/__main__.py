@@ -15,6 +15,7 @@ STAGES = {
     "estimate": "the acceptance length a draft will have, from a held-out store",
     "export": "a draft in the forms that vLLM and SGLang load, with a model card",
     "store": "merge, split and prune stores, and say what is in one",
+    "train": "an EAGLE-3 draft out of a store",
 }
 
 

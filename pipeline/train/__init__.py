@@ -1,0 +1,1 @@
+"""The `train` stage: an EAGLE-3 draft out of a store of hidden states."""
