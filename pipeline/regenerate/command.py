@@ -63,7 +63,8 @@ def _run(job: Job, folder: ResultFolder) -> None:
         done = sum(folder.has(unit) for unit in range(units))
         print(f"{done:,} of {units:,} units are in {folder.path}; the same command goes on there", file=sys.stderr)
         raise
-    account = folder.finish(units, job.rows, {"chat_template_sha256": prompts.template_sha256})
+    about = {"model": job.target.folder.resolve().name, "chat_template_sha256": prompts.template_sha256}
+    account = folder.finish(units, job.rows, about)
     lines = [*account.lines(job.rows), f"written to {result}"]
     lines[0] += f", {rate:,.0f} tok/s" if rate else ""
     print("\n".join(f"regenerate: {line}" for line in lines))

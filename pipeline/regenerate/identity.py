@@ -32,7 +32,7 @@ def identity_of(job: Job) -> Json:
         "code_version": CODE_VERSION,
         "sources": made_from["sources"],
         "model_sha256": model_digest(target.folder),
-        "tokenizer": made_from["tokenizer"],
+        "tokenizer": {name: made_from["tokenizer"][name] for name in ("sha256", "files")},
         "stack_sha256": stack_identity()["digest"],
         "settings": {
             "temperature": settings.temperature,
