@@ -9,6 +9,7 @@ from pipeline.errors import UserError
 
 STAGES = {
     "target": "materialise the demo target as a checkpoint",
+    "regenerate": "the target's own answers to prompts, as conversations",
     "prepare": "conversations to tokenized samples with loss masks",
     "extract": "hidden states of tokenized samples, from the target into a store",
     "verify": "check a store: checksums, counts, and against an independent computation",

@@ -65,22 +65,36 @@ def parse(line: bytes) -> Conversation:
     Raises:
         Rejection: the line is not such a conversation.
     """
-    row = _row(line)
-    _refuse_fields(row, UNSUPPORTED_IN_ROW, "the row")
-    messages = _messages(row)
-    if not messages:
-        raise Rejection("empty-conversation", "it has no message")
-    answers = [message["content"] for message in messages if message["role"] == "assistant"]
+    conversation = conversation_of(row_of(line))
+    answers = [message["content"] for message in conversation.messages if message["role"] == "assistant"]
     if not answers:
         raise Rejection("no-assistant-turn", "there is nothing to train on without an assistant message")
     if not all(answer.strip() for answer in answers):
         raise Rejection("empty-answer", "an assistant message has no text")
+    return conversation
+
+
+def conversation_of(row: dict[str, Any]) -> Conversation:
+    """The conversation in a row, which has at least one message, and need not have an answer.
+
+    Raises:
+        Rejection: there is none, or it has what would be lost.
+    """
+    _refuse_fields(row, UNSUPPORTED_IN_ROW, "the row")
+    messages = _messages(row)
+    if not messages:
+        raise Rejection("empty-conversation", "it has no message")
     own_id = row.get("id")
     own_id = own_id if isinstance(own_id, str) and own_id else None
     return Conversation(own_id, messages, _is_unfinished(row, messages))
 
 
-def _row(line: bytes) -> dict[str, Any]:
+def row_of(line: bytes) -> dict[str, Any]:
+    """The object of one line of UTF-8 JSON.
+
+    Raises:
+        Rejection: it is none.
+    """
     try:
         row = json.loads(line.decode("utf-8"))
         # A lone surrogate such as "\\ud83d" is legal JSON, but it is no text and no tokenizer takes it.

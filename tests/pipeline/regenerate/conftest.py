@@ -1,0 +1,90 @@
+"""The demo target's tokenizer, the stage with a scripted target in place of the engine, and its files."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import AutoTokenizer
+
+from pipeline.regenerate import command
+from tests.pipeline.regenerate.scripted import Say, Scripted, echo
+
+
+@pytest.fixture(scope="session")
+def tokenizer(demo_target: Path) -> Any:
+    return AutoTokenizer.from_pretrained(demo_target)
+
+
+@pytest.fixture(scope="session")
+def stack_json(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What says which stack this is: the environment's own where the tests run in one."""
+    own = Path(sys.prefix) / "stack.json"
+    if own.exists():
+        return own
+    file = tmp_path_factory.mktemp("stack") / "stack.json"
+    file.write_text(json.dumps({"name": "extract", "digest": "0" * 64}))
+    return file
+
+
+class Stage:
+    """Runs of the stage in this process."""
+
+    def __init__(self, target: Path, folder: Path, tokenizer: Any) -> None:
+        self.target, self.out = target, folder / "out"
+        self.input = folder / "chats.jsonl"
+        self._tokenizer = tokenizer
+        self.generator = Scripted(tokenizer)
+
+    def rows(self, *rows: object) -> None:
+        lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
+        self.input.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+
+    def flags(self, *flags: object, out: Path | None = None) -> list[str]:
+        where = ["--input", self.input, "--model-path", self.target, "--output-dir", out or self.out]
+        return [str(flag) for flag in (*where, *flags)]
+
+    def run(self, *flags: object, say: Say = echo, out: Path | None = None) -> None:
+        self.run_with(Scripted(self._tokenizer, say), *flags, out=out)
+
+    def run_with(self, generator: Scripted, *flags: object, out: Path | None = None) -> None:
+        self.generator = generator
+        command.main(self.flags(*flags, out=out))
+
+    def conversations(self) -> list[dict[str, Any]]:
+        return self._lines("conversations.jsonl")
+
+    def rejected(self) -> list[dict[str, Any]]:
+        return self._lines("rejected.jsonl")
+
+    def header(self) -> dict[str, Any]:
+        return json.loads((self.out / "conversations.header.json").read_text("utf-8"))
+
+    def _lines(self, name: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.out / name).read_text("utf-8").splitlines()]
+
+
+@pytest.fixture
+def stage(
+    demo_target: Path, tmp_path: Path, tokenizer: Any, stack_json: Path, monkeypatch: pytest.MonkeyPatch
+) -> Stage:
+    made = Stage(demo_target, tmp_path, tokenizer)
+    monkeypatch.setenv("EYAS_STACK_JSON", str(stack_json))
+    monkeypatch.setattr(command, "_start", lambda job, prompts: made.generator)
+    return made
+
+
+def user(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+def assistant(text: str) -> dict[str, str]:
+    return {"role": "assistant", "content": text}
+
+
+def says(text: str) -> Callable[[str, int], str]:
+    return lambda prompt, seed: text
