@@ -11,7 +11,7 @@ Given = dict[str, Any]
 
 # Flags that name files and folders. They reach a stage as absolute paths: it may run where the user does not stand.
 PATHS = (
-    *("input", "model_path", "prepared_data", "output_dir", "store", "draft", "init_from"),
+    *("input", "model_path", "prepared_data", "output_dir", "store", "draft", "init_from", "draft_config"),
     *("estimate", "evaluation", "train_report"),
 )
 
