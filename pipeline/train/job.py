@@ -229,9 +229,10 @@ def attention_of(asked: str) -> str:
 
 
 def dtype_of(asked: str) -> torch.dtype:
-    """The dtype to compute in."""
+    """The dtype to compute in; a CPU with matrix units for bfloat16 is four times as fast with it."""
     if asked == "auto":
-        return torch.bfloat16 if torch.cuda.is_available() else torch.float32
+        fast = torch.cuda.is_available() or torch.cpu._is_amx_tile_supported()
+        return torch.bfloat16 if fast else torch.float32
     chosen: torch.dtype = getattr(torch, asked)
     return chosen
 

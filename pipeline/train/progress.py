@@ -85,7 +85,8 @@ class TrainProgress(logging.Handler):
         self.seconds += seconds
         for phase, value in spent.items():
             self.phases[phase] += value
-        accuracies = [train[f"full_acc_{step}"] for step in range(self._ttt_steps)]
+        names = [f"full_acc_{step}" for step in range(self._ttt_steps)]
+        accuracies = [train[name] for name in names if name in train]
         self.event(
             "step",
             step=message["global_step"] + 1,

@@ -18,6 +18,7 @@ from speculators.train.logger import setup_metric_logger
 from speculators.train.trainer import TrainerConfig
 from speculators.utils.loading import load_model_layers
 
+from pipeline.train import condition
 from pipeline.train.acceptance import Choices
 from pipeline.train.backend import StoreDataset, StoreTransfer
 from pipeline.train.draft import build
@@ -49,6 +50,10 @@ def run(job: Job) -> Json:
         events = logs / "events.jsonl" if get_rank() == 0 else Path(os.devnull)
         progress = TrainProgress(terminal, events, steps=job.steps, ttt_steps=settings.ttt_steps)
         draft = build(job.config, job.vocabulary, job.target, settings)
+        # A norm before the projection does the scaling.
+        if not settings.norm_before_fc:
+            begins = settings.start == "regression" and not settings.init_from
+            condition.apply(draft, condition.measure(job.dataset, job.training), start=begins)
         with progress:
             trainer = _trainer(job, draft, progress)
             progress.event("start", step=trainer.position.step, steps=job.steps, processes=settings.nproc)
@@ -64,12 +69,13 @@ def _trainer(job: Job, draft: Eagle3DraftModel, progress: TrainProgress) -> Draf
     choices = Choices(draft.verifier_norm, _head(job))
     cadence = Cadence(settings.checkpoint_steps, 60 * settings.checkpoint_minutes)
     loaders = _loader(job, validation=False), _loader(job, validation=True)
-    return DraftTrainer(draft, _config(job, kept), loaders, choices, kept, cadence, job.identity, progress)
+    warmup = round(job.steps * settings.ttt_warmup_share)
+    return DraftTrainer(draft, _config(job, kept), loaders, choices, kept, cadence, job.identity, progress, warmup)
 
 
 def _config(job: Job, kept: Kept) -> TrainerConfig:
     settings = job.settings
-    call, _ = Eagle3DraftModel.get_trainer_kwargs(
+    call, validate = Eagle3DraftModel.get_trainer_kwargs(
         loss_fn=settings.loss,
         loss_implementation="fused" if job.device == "cuda" else "eager",
         ttt_steps=settings.ttt_steps,
@@ -82,7 +88,7 @@ def _config(job: Job, kept: Kept) -> TrainerConfig:
         max_steps=settings.max_steps,
         save_path=str(kept.folder),
         train_call_kwargs=call,
-        val_call_kwargs=call,
+        val_call_kwargs=validate,
         optimizer=settings.optimizer,
         weight_decay=settings.weight_decay,
         scheduler_type=settings.schedule,

@@ -17,6 +17,7 @@ Attention = Literal["auto", "flex", "sdpa", "eager", "flash"]
 Dtype = Literal["auto", "float32", "bfloat16"]
 OptimizerName = Literal["adamw", "muon"]
 Schedule = Literal["linear", "cosine", "none"]
+Start = Literal["regression", "random"]
 LOGGERS = ("tensorboard", "trackio")
 
 
@@ -42,6 +43,9 @@ class TrainSettings:
     """normalise the auxiliary states before they are projected; no published EAGLE-3 checkpoint's form"""
     norm_output: bool = False
     """feed normalised states back from step to step; no published EAGLE-3 checkpoint's form"""
+    start: Start = "regression"
+    """regression: the projection of the auxiliary states begins as the best linear guess of the target's next last
+    state, out of the training data; random: as initialised"""
     train_lm_head: bool = False
     """train the output layer too, which begins with the target's rows"""
     validation_share: float = 0.1
@@ -66,6 +70,9 @@ class TrainSettings:
     """share of all steps in which the learning rate rises"""
     ttt_steps: int = 3
     """steps of training-time test: tokens the draft learns to propose one after the other"""
+    ttt_warmup_share: float = 0.0
+    """share of all steps in which only one token is proposed: a step takes a third of the time, and most of what the
+    later tokens need is learnt too"""
     ttt_decay: float = 1.0
     """weight of each of these steps relative to the one before"""
     loss: str = "kl_div"
@@ -73,7 +80,7 @@ class TrainSettings:
     attention: Attention = "auto"
     """flex, sdpa, eager or flash; auto: flex on GPUs, sdpa on CPUs"""
     dtype: Dtype = "auto"
-    """what the draft computes in, its weights being float32; auto: bfloat16 on GPUs, float32 on CPUs"""
+    """what the draft computes in, its weights being float32; auto: bfloat16 on GPUs and on CPUs with AMX, else float32"""
     nproc: int = 1
     """processes, each with a GPU of its own if there are any"""
     checkpoint_steps: int = 0
@@ -103,8 +110,9 @@ class TrainSettings:
                 raise SettingsError(
                     f"{_flag(name)} must be above {low}{f' and below {high}' * (high == 1)}, not {value}"
                 )
-        if not 0 <= self.warmup_share <= 1:
-            raise SettingsError(f"--warmup-share must be between 0 and 1, not {self.warmup_share}")
+        for name in ("warmup_share", "ttt_warmup_share"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise SettingsError(f"{_flag(name)} must be between 0 and 1, not {getattr(self, name)}")
         if unknown := set(self.logger_names) - set(LOGGERS):
             raise SettingsError(f"--loggers knows {' and '.join(LOGGERS)}, not {', '.join(sorted(unknown))}")
 
@@ -135,6 +143,7 @@ _KINDS: dict[str, dict[str, Any]] = {
     "dtype": {"choices": get_args(Dtype)},
     "optimizer": {"choices": get_args(OptimizerName)},
     "schedule": {"choices": get_args(Schedule)},
+    "start": {"choices": get_args(Start)},
     "loss": {"type": str},
     "loggers": {"type": str},
 }

@@ -62,6 +62,7 @@ class DraftTrainer(Trainer):
         cadence: Cadence,
         identity: Json,
         progress: TrainProgress,
+        ttt_warmup: int = 0,
     ) -> None:
         """Set up, and put back what the newest checkpoint holds.
 
@@ -74,12 +75,14 @@ class DraftTrainer(Trainer):
             cadence: when to write some.
             identity: what a run must have in common with the one that it goes on with; goes into each checkpoint.
             progress: is told of every step.
+            ttt_warmup: steps in which only one token is proposed.
 
         Raises:
             CheckpointError: the newest checkpoint is damaged.
         """
         self.draft, self._kept, self._cadence = draft, kept, cadence
         self._identity, self._progress, self._choices = identity, progress, choices
+        self._ttt_steps, self._ttt_warmup = config.train_call_kwargs["ttt_steps"], ttt_warmup
         self.position = Position()
         self.best: Json | None = None
         self.history: list[Json] = []
@@ -116,7 +119,13 @@ class DraftTrainer(Trainer):
         """speculators' epoch, from the batch that training is at."""
         self.train_loader.batch_sampler.set_epoch(epoch)
         self._epoch_steps = len(self.train_loader)
+        self._choose_ttt_steps()
         super().train_epoch(epoch, step_callback=step_callback)
+
+    def _choose_ttt_steps(self) -> None:
+        """Those of the next optimizer step."""
+        warms_up = self.position.step < self._ttt_warmup
+        self.config.train_call_kwargs["ttt_steps"] = 1 if warms_up else self._ttt_steps
 
     def _prepare_resume_skip(self, epoch: int) -> int:  # noqa: ARG002 - the method replaced
         self.train_loader.batch_sampler.skip(self.position.batch)
@@ -125,6 +134,7 @@ class DraftTrainer(Trainer):
     def _after_step(self) -> None:
         self.position.step += 1
         self.position.batch += 1
+        self._choose_ttt_steps()
         if self.position.batch == self._epoch_steps or self.position.step == self.max_steps:
             return  # the epoch's end writes one
         late = 0 < self._cadence.seconds < time.monotonic() - self._saved
