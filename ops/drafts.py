@@ -36,7 +36,14 @@ def train(given: Given) -> None:
         if not shown:
             demo.states(runtime, demo.PROMPTS, demo.REGENERATED)
         given = _on_demo(given, store=demo.store_of(demo.REGENERATED), output_dir=demo.TRAIN)
-    call = _call("train", given | {"dry_run": given["dry_run"] and not shown}, "store", "init_from", "draft_config", shared_by="nproc")
+    call = _call(
+        "train",
+        given | {"dry_run": given["dry_run"] and not shown},
+        "store",
+        "init_from",
+        "draft_config",
+        shared_by="nproc",
+    )
     (runtime.show if shown else runtime.finish)(call)
 
 

@@ -1,7 +1,7 @@
 """`python -m pipeline train`: an EAGLE-3 draft out of a store.
 
-In: a store and its target. Out: `vocabulary/`, `checkpoints/` with `untrained` and `best` beside them, `report.json` and
-`logs/`. The same command goes on where a run was interrupted, and does nothing when all is done.
+In: a store and its target. Out: `vocabulary/`, `checkpoints/` with `untrained` and `best` beside them, `report.json`
+and `logs/`. The same command goes on where a run was interrupted, and does nothing when all is done.
 """
 
 from __future__ import annotations

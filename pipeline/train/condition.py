@@ -85,13 +85,13 @@ def apply(draft: Eagle3DraftModel, condition: Condition, *, start: bool) -> None
     """
     fc, scales = draft.fc, condition.scales
 
-    def divide(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor]:  # noqa: ARG001
+    def divide(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor]:
         return (inputs[0] / scales.to(inputs[0]),)
 
-    def fold(module: Any, state: dict[str, torch.Tensor], prefix: str, local: Any) -> None:  # noqa: ARG001
+    def fold(module: Any, state: dict[str, torch.Tensor], prefix: str, local: Any) -> None:
         state[f"{prefix}weight"] = state[f"{prefix}weight"] / scales.to(fc.weight.device)
 
-    def unfold(module: Any, state: dict[str, torch.Tensor], prefix: str, *others: Any) -> None:  # noqa: ARG001
+    def unfold(module: Any, state: dict[str, torch.Tensor], prefix: str, *others: Any) -> None:
         if (name := f"{prefix}weight") in state:
             state[name] = state[name] * scales.to(state[name].device)
 
@@ -100,4 +100,3 @@ def apply(draft: Eagle3DraftModel, condition: Condition, *, start: bool) -> None
     fc.register_forward_pre_hook(divide)
     fc.register_state_dict_post_hook(fold)
     fc.register_load_state_dict_pre_hook(unfold)
-

@@ -46,7 +46,7 @@ def run(job: Job) -> Json:
     settings, logs = job.settings, job.settings.output_dir / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     with _processes(), _logging(settings.logger_names, logs):
-        terminal = sys.stderr if get_rank() == 0 else Path(os.devnull).open("w")
+        terminal = sys.stderr if get_rank() == 0 else Path(os.devnull).open("w")  # noqa: SIM115 - for as long as the process
         events = logs / "events.jsonl" if get_rank() == 0 else Path(os.devnull)
         progress = TrainProgress(terminal, events, steps=job.steps, ttt_steps=settings.ttt_steps)
         draft = build(job.config, job.vocabulary, job.target, settings)

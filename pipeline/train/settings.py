@@ -38,7 +38,7 @@ class TrainSettings:
     draft_layers: int = 1
     """decoder layers of the draft"""
     draft_vocab_size: int | None = None
-    """tokens the draft can propose: those most frequent in the training data; default 32000, or the target's if fewer"""
+    """tokens the draft can propose: the most frequent in the training data; default 32000, or the target's if fewer"""
     norm_before_fc: bool = False
     """normalise the auxiliary states before they are projected; no published EAGLE-3 checkpoint's form"""
     norm_output: bool = False
@@ -80,7 +80,7 @@ class TrainSettings:
     attention: Attention = "auto"
     """flex, sdpa, eager or flash; auto: flex on GPUs, sdpa on CPUs"""
     dtype: Dtype = "auto"
-    """what the draft computes in, its weights being float32; auto: bfloat16 on GPUs and on CPUs with AMX, else float32"""
+    """what the draft computes in, its weights being float32; auto: bfloat16 on GPUs and on CPUs with AMX, or float32"""
     nproc: int = 1
     """processes, each with a GPU of its own if there are any"""
     checkpoint_steps: int = 0

@@ -1,5 +1,7 @@
-"""speculators' trainer, with what it cannot do: exact checkpoints at any step, going on at the very batch, losses
-weighted by tokens over all processes, and the best checkpoint chosen by acceptance.
+"""The trainer of speculators, with what it cannot do.
+
+That is: exact checkpoints at any step, going on at the very batch, losses weighted by tokens over all processes, and
+the best checkpoint chosen by acceptance.
 """
 
 from __future__ import annotations
@@ -116,7 +118,7 @@ class DraftTrainer(Trainer):
                 self._end_epoch()
 
     def train_epoch(self, epoch: int, *, step_callback: Callable[[], None] | None = None) -> None:
-        """speculators' epoch, from the batch that training is at."""
+        """Speculators' epoch, from the batch that training is at."""
         self.train_loader.batch_sampler.set_epoch(epoch)
         self._epoch_steps = len(self.train_loader)
         self._choose_ttt_steps()
@@ -127,7 +129,7 @@ class DraftTrainer(Trainer):
         warms_up = self.position.step < self._ttt_warmup
         self.config.train_call_kwargs["ttt_steps"] = 1 if warms_up else self._ttt_steps
 
-    def _prepare_resume_skip(self, epoch: int) -> int:  # noqa: ARG002 - the method replaced
+    def _prepare_resume_skip(self, epoch: int) -> int:
         self.train_loader.batch_sampler.skip(self.position.batch)
         return self.position.batch
 
@@ -227,7 +229,7 @@ class DraftTrainer(Trainer):
     def _signals_stop(self) -> Iterator[None]:
         """SIGINT and SIGTERM end training after the step; the second time at once."""
 
-        def stop(number: int, frame: Any) -> None:  # noqa: ARG001 - the interface
+        def stop(number: int, frame: Any) -> None:
             if self._stop:
                 raise KeyboardInterrupt
             self._stop = True
