@@ -9,13 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 from rich.console import Console
 from rich.table import Table
 
 from ops import probes
 from ops.errors import DoctorError
+from ops.local import MARGIN_GIB
 from ops.probes import GIB, Machine
+from ops.stack.model import STACKS, load
+from ops.stack.stages import EXTRACT, SERVE, STACK_NAMES, TRAIN
 
 # NVIDIA, CUDA 12.8 release notes, table "CUDA Toolkit and Corresponding Driver Versions", Linux x86-64, 12.8 GA.
 OLDEST_DRIVER = Version("570.26")
@@ -23,6 +27,8 @@ OLDEST_DRIVER = Version("570.26")
 PYTHONS = ((3, 10), (3, 13))
 # The extract stack's environment and a margin, see stack.toml and ops.local.
 DISK_GIB = 10
+# What installs each stack locally.
+INSTALLS = {EXTRACT: "./eyas extract", TRAIN: "./eyas train", SERVE: "./eyas evaluate"}
 # The demo in float32 with vLLM's CPU engine and its KV cache.
 MEMORY_GIB = 6
 # NCCL and vLLM's message queues need more than Docker's default of 64 MiB.
@@ -69,7 +75,7 @@ def _for_extract(machine: Machine) -> list[Check]:
     version = ".".join(map(str, machine.python))
     vector = [flag for flag in ("avx512f", "avx2") if flag in machine.cpu_flags]
     # An installed stack needs no more room.
-    room = machine.disk_free >= DISK_GIB * GIB or bool(machine.stacks)
+    room = machine.disk_free >= DISK_GIB * GIB or bool(_installed(machine, EXTRACT))
     return [
         _required("system", machine.system, machine.system == "Linux x86_64", "use an x86-64 Linux machine"),
         _required("python", version, PYTHONS[0] <= machine.python <= PYTHONS[1], "install Python 3.10 to 3.13"),
@@ -114,7 +120,12 @@ def _engine_remedy(problem: str) -> str:
 def _images(machine: Machine) -> list[Check]:
     if not machine.images:
         return [Check("image", "none", State.NOT_NEEDED, "./eyas build makes it" if machine.docker else "")]
-    return [_optional("image", name, fits, "older than the checkout: ./eyas build") for name, fits in machine.images]
+    return [_optional("image", name, fits, f"older than the checkout: {_build(name)}") for name, fits in machine.images]
+
+
+def _build(image: str) -> str:
+    named = next((f" --stack {name}" for name in (TRAIN, SERVE) if image.startswith(f"eyas-{name}:")), "")
+    return f"./eyas build{named}"
 
 
 def _for_gpu(machine: Machine) -> list[Check]:
@@ -141,9 +152,26 @@ def _for_gpu(machine: Machine) -> list[Check]:
 
 
 def _stacks(machine: Machine) -> list[Check]:
-    if not machine.stacks:
-        return [Check("stack", "none installed", State.NOT_NEEDED, "the first ./eyas extract installs it")]
-    return [Check("stack", name, State.OK) for name in machine.stacks]
+    return [check for name in STACK_NAMES for check in _stack(machine, name)]
+
+
+def _stack(machine: Machine, name: str) -> list[Check]:
+    if installed := _installed(machine, name):
+        return [Check("stack", environment, State.OK) for environment in installed]
+    part = load(STACKS / name).accelerator("cpu")
+    version = ".".join(map(str, machine.python))
+    if version not in SpecifierSet(part.python):
+        # The main job has a line of its own about Python.
+        return [Check("stack", f"{name} not installed", State.MISSING, f"it runs on Python {part.python}: install one")]
+    size = part.installed_gib + MARGIN_GIB
+    if machine.disk_free < size * GIB:
+        return [Check("stack", f"{name} not installed", State.MISSING, f"free {size} GiB at {machine.cache} for it")]
+    remedy = f"the first {INSTALLS[name]} installs it, about {part.installed_gib} GiB"
+    return [Check("stack", f"{name} not installed", State.NOT_NEEDED, remedy)]
+
+
+def _installed(machine: Machine, name: str) -> list[str]:
+    return [environment for environment in machine.stacks if environment.startswith(f"{name}-")]
 
 
 def driver_is_new_enough(driver: str) -> bool:

@@ -62,8 +62,9 @@ def evaluate(given: Given) -> None:
     if not is_given(given, "model_path", "draft", "input", "output_dir", "estimate"):
         demo.ensure_target(runtime)
         drafts = [f"{name}={demo.TRAIN / folder}" for name, folder in demo.DRAFTS.items()]
-        places = {"input": [str(demo.HELD_OUT_PROMPTS)], "draft": drafts, "output_dir": demo.EVALUATION}
-        given = _on_demo(given, **places, estimate=demo.made(demo.ESTIMATE / "estimate.json"))
+        estimates = [str(path) for path in (demo.ESTIMATE / "estimate.json",) if path.is_file()]
+        places = {"input": demo.HELD_OUT_PROMPTS, "draft": drafts, "output_dir": demo.EVALUATION}
+        given = _on_demo(given, **places, estimate=estimates)
     runtime.finish(_call("evaluate", given, "draft", "input", "estimate"))
 
 

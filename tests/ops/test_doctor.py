@@ -61,6 +61,9 @@ def test_what_the_main_job_lacks_is_missing_with_a_remedy(change: dict[str, obje
 
 def test_an_installed_stack_needs_no_more_room() -> None:
     assert line(dataclasses.replace(GOOD, disk_free=3 * GIB, stacks=("extract-cpu-1",)), "disk free").state is State.OK
+    assert (
+        line(dataclasses.replace(GOOD, disk_free=3 * GIB, stacks=("train-cpu-1",)), "disk free").state is not State.OK
+    )
 
 
 # NVIDIA's table: CUDA 12.8 GA needs 570.26; 565 came with 12.7, 580 with 13.0.
@@ -96,7 +99,34 @@ def test_an_image_older_than_the_checkout_is_told() -> None:
         ("eyas-extract:cpu", State.OK),
         ("eyas-extract:cuda", State.MISSING),
     ]
-    assert "./eyas build" in found[1].remedy
+    assert found[1].remedy.endswith("./eyas build")
+    train = dataclasses.replace(GOOD, docker="28.0", images=(("eyas-train:cpu", False),))
+    assert line(train, "image").remedy.endswith("./eyas build --stack train")
+
+
+def stacks(machine: Machine) -> dict[str, tuple[State, str]]:
+    lines = [check for check in judge(machine) if check.what == "stack"]
+    return {check.found: (check.state, check.remedy) for check in lines}
+
+
+def test_every_stack_has_a_line_that_says_what_installs_it() -> None:
+    told = stacks(dataclasses.replace(GOOD, stacks=("train-cpu-0123",)))
+    assert told["train-cpu-0123"] == (State.OK, "")
+    assert told["extract not installed"] == (State.NOT_NEEDED, "the first ./eyas extract installs it, about 8 GiB")
+    assert told["serve not installed"] == (State.NOT_NEEDED, "the first ./eyas evaluate installs it, about 9 GiB")
+    assert len(told) == 3
+
+
+def test_a_stack_that_another_python_or_disk_would_need_is_missing_and_extract_can_run_all_the_same() -> None:
+    told = stacks(dataclasses.replace(GOOD, python=(3, 10)))
+    assert told["extract not installed"][0] is State.NOT_NEEDED
+    for name in ("train", "serve"):
+        state, remedy = told[f"{name} not installed"]
+        assert state is State.MISSING
+        assert set("it runs on Python >=3.11,<3.14: install one") == set(remedy)  # a specifier has no order
+    full = dataclasses.replace(GOOD, disk_free=10 * GIB, stacks=("extract-cpu-0123",))
+    assert stacks(full)["serve not installed"] == (State.MISSING, "free 11 GiB at /cache for it")
+    assert all(check.state is not State.MISSING for check in judge(full) if check.required)
 
 
 def test_the_report_fails_only_when_the_main_job_cannot_run(

@@ -63,8 +63,8 @@ def paths_of(recorder: Recorder) -> list[tuple[str, tuple[Path, ...], tuple[Path
         ),
         (
             "evaluate --model-path t --draft one=d --draft two=/e/f=g --input a.jsonl --output-dir o --estimate e.json",
-            "--draft=one={here}/d --draft=two=/e/f=g --input={here}/a.jsonl --model-path={here}/t "
-            "--output-dir={here}/o --estimate={here}/e.json",
+            "--draft=one={here}/d --draft=two=/e/f=g --estimate={here}/e.json --input={here}/a.jsonl "
+            "--model-path={here}/t --output-dir={here}/o",
             "t d /e/f=g a.jsonl e.json",
             1,
         ),

@@ -11,8 +11,9 @@ import pytest
 
 from ops import actionlint, linters
 from ops.dev import ensure_dev
-from ops.errors import ChecksumError
+from ops.errors import ChecksumError, PythonError
 from ops.paths import CHECKOUT
+from ops.stack.stages import STACK_NAMES
 
 WORKFLOW = """
 on: push
@@ -73,3 +74,31 @@ def test_hadolint_finds_a_flaw(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "DL3004" in done.stdout
+
+
+def test_every_file_of_the_pipeline_is_checked_against_the_packages_of_one_stack(tmp_path: Path) -> None:
+    pipeline = tmp_path / "pipeline"
+    for folder in ("extract", "store", "train", "estimate", "export", "evaluate", "shared", "__pycache__"):
+        (pipeline / folder).mkdir(parents=True)
+    for file in ("__init__.py", "__main__.py", "errors.py", "notes.txt"):
+        (pipeline / file).touch()
+    code = {name: linters.pipeline_code(pipeline, name) for name in STACK_NAMES}
+    assert code["train"] == ["pipeline/estimate", "pipeline/export", "pipeline/train"]
+    assert code["serve"] == ["pipeline/evaluate"]
+    folders = ["extract", "files.py", "shared", "store"]
+    (pipeline / "files.py").touch()
+    wanted = sorted(f"pipeline/{name}" for name in ["__init__.py", "__main__.py", "errors.py", *folders])
+    assert linters.pipeline_code(pipeline, "extract") == wanted
+
+
+def test_a_stack_that_does_not_run_on_this_python_leaves_its_types_unchecked_and_says_so() -> None:
+    def environment(name: str) -> Path:
+        if name != "extract":
+            raise PythonError(f"stack {name} runs on Python >=3.11, this is 3.10; install one")
+        return Path("/env")
+
+    made = linters._in_stack("train", ["mypy"], ["pipeline/train"], environment)
+    assert (made.command, "stack train runs on Python >=3.11" in made.missing) == ([], True)
+    made = linters._in_stack("extract", ["mypy"], ["pipeline/errors.py"], environment)
+    assert made.command == ["mypy", "--python-executable", "/env/bin/python", "pipeline/errors.py"]
+    assert not made.missing

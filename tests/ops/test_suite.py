@@ -11,6 +11,7 @@ import pytest
 from ops import suite
 from ops.beside import Command
 from ops.counts import Counts, judge, read_report
+from ops.errors import PythonError
 from ops.linters import Linter
 
 TESTS = """
@@ -114,6 +115,33 @@ def test_parts_side_by_side_are_all_counted_and_each_is_printed_whole(
     for each in (one, two):
         (printed,) = [text for text in out.split("\n== ") if text.startswith(str(each))]
         assert printed.count("test session starts") == 1
+
+
+@pytest.mark.parametrize(("ci", "counts"), [("", Counts(passed=1, skipped=1)), ("1", Counts(passed=1, failed=1))])
+def test_a_stack_that_does_not_run_on_this_python_is_told_in_a_line_and_fails_in_ci(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], ci: str, counts: Counts
+) -> None:
+    monkeypatch.setenv("EYAS_CI", ci)
+
+    def too_old() -> Command:
+        raise PythonError("stack train runs on Python >=3.11,<3.14, this is 3.10; install one")
+
+    parts = [suite.Part(("tests/train",), too_old), part(tmp_path, "it", "def test_it(): pass\n")]
+    assert suite._run_parts({one: one.paths for one in parts}, "") == counts
+    out = capfd.readouterr().out
+    assert f"== tests/train\n{'FAILED' if ci else 'skipped'}: stack train runs on Python >=3.11" in out
+
+
+def test_the_tests_of_every_stack_run_in_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suite, "ensure_dev", lambda: Path("/dev-tools"))
+    monkeypatch.setattr(suite, "find_site_packages", lambda place: place / "site-packages")
+    monkeypatch.setattr("ops.local.ensure", lambda stack: Path("/envs") / stack.name)
+    monkeypatch.setattr("ops.demo.ensure_target", lambda _: Path("/targets/demo"))
+    found = {part.paths[0]: part.pytest() for part in suite.PARTS}
+    for paths, name in (("tests/pipeline", "extract"), ("tests/train", "train"), ("tests/serve", "serve")):
+        assert found[paths].line[0] == f"/envs/{name}/bin/python"
+        assert found[paths].variables["EYAS_DEMO_TARGET"] == "/targets/demo"
+    assert found["tests/ops"].line[0] == "/dev-tools/bin/python"
 
 
 @pytest.mark.parametrize(("ci", "counts"), [("", Counts(skipped=1)), ("1", Counts(failed=1))])
