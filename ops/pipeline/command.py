@@ -18,7 +18,8 @@ from ops.pipeline.recipe import Recipe
 from ops.pipeline.running import duration, run_steps
 from ops.pipeline.selection import Selection, select
 from ops.pipeline.state import State
-from ops.pipeline.steps import Step, steps_of
+from ops.pipeline.step import Step
+from ops.pipeline.steps import steps_of
 from ops.pipeline.table import printed, rows
 
 DEMO = CHECKOUT / "examples" / "recipes" / "demo.toml"

@@ -16,7 +16,7 @@ from ops.pipeline.errors import MissingInputError
 from ops.pipeline.provenance import DONE, STARTED, fingerprint
 from ops.pipeline.selection import Selection
 from ops.pipeline.state import State, check_there
-from ops.pipeline.steps import Step
+from ops.pipeline.step import Step
 
 SUPERSEDED = "superseded"
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ops.pipeline.errors import RecipeError
-from ops.pipeline.steps import Step
+from ops.pipeline.step import Step
 
 
 @dataclass(frozen=True, kw_only=True)

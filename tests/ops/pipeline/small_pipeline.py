@@ -15,7 +15,8 @@ from ops.paths import CHECKOUT
 from ops.pipeline import command, recipe, state
 from ops.pipeline.places import Identity
 from ops.pipeline.selection import select
-from ops.pipeline.steps import Step, steps_of
+from ops.pipeline.step import Step
+from ops.pipeline.steps import steps_of
 from ops.stage import StageCall, wait_for
 
 RECIPE = """
