@@ -13,6 +13,7 @@ STAGES = {
     "extract": "hidden states of tokenized samples, from the target into a store",
     "verify": "check a store: checksums, counts, and against an independent computation",
     "store": "merge, split and prune stores, and say what is in one",
+    "evaluate": "serve a target with and without drafts, and measure what each draft is worth",
 }
 
 

@@ -70,3 +70,21 @@ class StoreBusyError(UserError):
     """Another run holds this store."""
 
     exit_code = 49
+
+
+class FitError(UserError):
+    """Store, target, draft or vocabulary do not fit each other."""
+
+    exit_code = 60
+
+
+class CheckpointError(UserError):
+    """A checkpoint is missing a file, or a file is not what was written."""
+
+    exit_code = 61
+
+
+class ExportError(UserError):
+    """An exported draft would not load where it is meant to be served."""
+
+    exit_code = 62
