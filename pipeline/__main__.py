@@ -13,10 +13,11 @@ STAGES = {
     "prepare": "conversations to tokenized samples with loss masks",
     "extract": "hidden states of tokenized samples, from the target into a store",
     "verify": "check a store: checksums, counts, and against an independent computation",
-    "estimate": "the acceptance length a draft will have, from a held-out store",
-    "export": "a draft in the forms that vLLM and SGLang load, with a model card",
     "store": "merge, split and prune stores, and say what is in one",
     "train": "an EAGLE-3 draft out of a store",
+    "estimate": "the acceptance length a draft will have, from a held-out store",
+    "evaluate": "serve a target with and without drafts, and measure what each draft is worth",
+    "export": "a draft in the forms that vLLM and SGLang load, with a model card",
 }
 
 

@@ -1,0 +1,1 @@
+"""What a draft is worth: the target served with and without it, measured."""
