@@ -64,6 +64,15 @@ class Stage:
     def header(self) -> dict[str, Any]:
         return json.loads((self.out / "conversations.header.json").read_text("utf-8"))
 
+    def move_target(self) -> Path:
+        """Let the target be in another folder, which a test may change."""
+        folder = self.input.parent / "moved"
+        folder.mkdir()
+        for file in self.target.iterdir():
+            (folder / file.name).symlink_to(file)
+        self.target = folder
+        return folder
+
     def _lines(self, name: str) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.out / name).read_text("utf-8").splitlines()]
 
