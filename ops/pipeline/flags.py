@@ -30,8 +30,8 @@ _OF_KIND = {
     "num-speculative-tokens draft-vocab-size draft-layers epochs max-steps batch-tokens ttt-steps nproc "
     "checkpoint-steps keep log-every",
     FLOAT: "temperature top-p gpu-memory-utilization learning-rate weight-decay validation-share warmup-share "
-    "ttt-decay checkpoint-minutes",
-    TEXT: "dtype over-long engine storage loss attention optimizer schedule loggers verifier-name",
+    "ttt-warmup-share ttt-decay checkpoint-minutes",
+    TEXT: "dtype unfinished over-long engine storage loss attention optimizer schedule start loggers verifier-name",
     SWITCH: "trust-remote-code norm-before-fc norm-output train-lm-head",
     INTS: "layer-ids",
     PATH: "init-from draft-config",
@@ -41,12 +41,12 @@ KINDS: Mapping[str, str] = {name: kind for kind, names in _OF_KIND.items() for n
 
 _ENGINE = "tp-size dtype gpu-memory-utilization trust-remote-code"
 _NAMES = {
-    "regenerate": f"{_ENGINE} temperature top-p top-k seed max-new-tokens max-model-len batch-size limit",
+    "regenerate": f"{_ENGINE} temperature top-p top-k seed max-new-tokens unfinished max-model-len batch-size limit",
     "prepare": "max-seq-len trust-remote-code",
     "extract": f"{_ENGINE} batch-size max-seq-len layer-ids token-budget over-long engine storage unit-deadline",
     "train": "init-from draft-config draft-layers draft-vocab-size norm-before-fc norm-output train-lm-head "
     "validation-share seed epochs max-steps batch-tokens learning-rate weight-decay optimizer schedule warmup-share "
-    "ttt-steps ttt-decay loss attention dtype nproc checkpoint-steps checkpoint-minutes keep log-every loggers",
+    "ttt-steps ttt-warmup-share start ttt-decay loss attention dtype nproc checkpoint-steps checkpoint-minutes keep log-every loggers",
     "estimate": "num-speculative-tokens",
     "evaluate": "num-speculative-tokens max-new-tokens limit batch-size dtype tp-size trust-remote-code",
     "export": "dtype verifier-name",

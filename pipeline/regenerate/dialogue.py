@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
+from pipeline.prepare.conversation import UNFINISHED
 from pipeline.prepare.rejection import Rejection
 
-Messages = list[dict[str, str]]
+Messages = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,12 @@ class Dialogue:
         """Put the next turn in its place."""
         self.messages[self._places[len(self.turns)]]["content"] = text
         self.turns.append(turn)
+
+    def cut_off(self) -> None:
+        """End it within the last answer, which the target had not finished; `prepare` is told so."""
+        self.messages = self.messages[: self._places[len(self.turns) - 1] + 1]
+        self.messages[-1][UNFINISHED] = True
+        self._places = self._places[: len(self.turns)]
 
     def stop(self, why: Rejection) -> None:
         """End it before its next turn, which cannot be had."""

@@ -40,6 +40,7 @@ def identity_of(job: Job) -> Json:
             "top_k": settings.top_k,
             "seed": settings.seed,
             "max_new_tokens": settings.max_new_tokens,
+            "unfinished": settings.unfinished,
             "max_model_len": job.max_model_len,
             "batch_size": settings.batch_size,
             "unit_rows": job.unit_rows,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+from pipeline.prepare.conversation import UNFINISHED
 from pipeline.prepare.mask import mask
 from pipeline.prepare.rejection import Rejection
 from pipeline.prepare.template import Messages, Template
@@ -67,7 +68,8 @@ class Prompts:
         Raises:
             Rejection: `prepare` refuses the conversation.
         """
-        whole = mask(self._tokenizer, self._template.render(dialogue.result()))
+        messages = dialogue.result()
+        whole = mask(self._tokenizer, self._template.render(messages, bool(messages[-1].get(UNFINISHED))))
         differing = 0
         for turn in dialogue.turns:
             there = turn.prompt + turn.produced

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from pipeline.errors import SettingsError
 from pipeline.extract.settings import Dtype
@@ -16,6 +16,8 @@ LOWEST_TEMPERATURE = 0.01
 """vLLM takes anything lower, but for 0, as this: `_MAX_TEMP` in its sampling_params.py."""
 MOST_TOP_K = 2**31 - 1
 MOST_SEED = 2**63 - 1
+
+Unfinished = Literal["reject", "keep"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +32,7 @@ class RegenerateSettings:
     top_k: int = 0
     seed: int = 0
     max_new_tokens: int = 1024
+    unfinished: Unfinished = "reject"
     max_model_len: int | None = None
     batch_size: int = 64
     tp_size: int = 1
@@ -97,7 +100,8 @@ def parser() -> argparse.ArgumentParser:
     flag("top-p", "sample from the likeliest tokens that together have this probability", type=float)
     flag("top-k", "sample from this many of the likeliest tokens; 0: from all", type=int)
     flag("seed", "an answer's draws depend on this, the conversation's id and the turn, and on nothing else", type=int)
-    flag("max-new-tokens", "an answer that is not finished after so many is not used", type=int)
+    flag("max-new-tokens", "an answer is cut off after so many", type=int)
+    flag("unfinished", "answers that were cut off: reject, or keep as far as they go", choices=get_args(Unfinished))
     flag("max-model-len", "most tokens of prompt and answer; default: 4096, or the target's positions", type=int)
     flag("batch-size", "answers written at a time", type=int)
     flag("tp-size", "tensor parallelism: over how many devices the target is split", type=int)

@@ -100,13 +100,15 @@ class UnitWriter:
     def _take(self, dialogue: Dialogue, request: Request, answer: Answer) -> None:
         text = self._prompts.text(answer.produced, answer.finished)
         number = len(dialogue.turns) + 1
-        if not answer.finished:
+        if not text.strip():
+            dialogue.stop(Rejection("empty-answer", f"the target ended answer {number} at once"))
+        elif not answer.finished and self._job.settings.unfinished == "reject":
             cut = f"answer {number} does not end within {len(answer.produced):,} tokens: {text[:60]!r}"
             dialogue.stop(Rejection("unfinished", cut))
-        elif not text.strip():
-            dialogue.stop(Rejection("empty-answer", f"the target ended answer {number} at once"))
         else:
             dialogue.answer(Turn(request.prompt, answer.produced), text)
+            if not answer.finished:
+                dialogue.cut_off()
 
     def _outcome(self, row: Row, read: Dialogue | Rejected) -> Outcome:
         if isinstance(read, Rejected):

@@ -110,6 +110,22 @@ def test_an_unfinished_answer_rejects_its_row_or_ends_the_conversation_before_it
     assert stage.header()["cut"] == {"unfinished": 1}
 
 
+def test_an_unfinished_answer_that_is_kept_ends_the_conversation_and_is_marked(stage: Stage) -> None:
+    def say(prompt: str, seed: int) -> str:
+        return "on and on " * 50 if "long" in prompt.rsplit("<|im_start|>user", maxsplit=1)[-1] else "fine"
+
+    stage.rows({"messages": [user("long"), assistant("old"), user("short"), assistant("old")]}, *prompts("short"))
+    stage.run("--max-new-tokens", 20, "--unfinished", "keep", say=say)
+    first, second = stage.conversations()
+    question, answer = first["messages"]
+    assert question == user("long")
+    assert answer.pop("unfinished") is True
+    assert answer["content"].startswith("on and on")
+    assert second["messages"] == [user("short"), assistant("fine")]
+    assert not stage.rejected()
+    assert stage.header()["retokenized_answers"] == 0
+
+
 def test_an_answer_that_just_ends_in_time_is_finished(stage: Stage, tokenizer: Any) -> None:
     length = len(tokenizer("You said: a<|im_end|>", add_special_tokens=False)["input_ids"])
     stage.rows(*prompts("a"))
