@@ -11,8 +11,6 @@ from rich.console import Console
 from rich.table import Table
 
 from pipeline.errors import SettingsError
-from pipeline.export.draft import WEIGHTS, read_draft
-from pipeline.export.fit import check_store, check_target
 from pipeline.extract.digests import data_digest
 from pipeline.extract.target import locate_target, read_target
 from pipeline.store.durable import write_synced
@@ -41,12 +39,14 @@ def main(argv: list[str]) -> int:
         NoSamplesError: no answer in the store to estimate from.
     """
     flags = _parse(argv)
+    from pipeline.estimate.run import estimate  # these import torch, which --help needs not
+    from pipeline.export.draft import WEIGHTS, read_draft
+    from pipeline.export.fit import check_store, check_target
+    from pipeline.store.dataset import HiddenStateDataset
+
     store = store_in(flags.store)
     draft, target = read_draft(flags.draft), read_target(locate_target(flags.model_path, config_only=False))
     check_target(draft, target)
-    from pipeline.estimate.run import estimate  # imports torch, which --help needs not
-    from pipeline.store.dataset import HiddenStateDataset
-
     dataset, console = HiddenStateDataset(store, check="lengths"), Console(stderr=True)
     check_store(draft, target, store, dataset.index.manifest)
     with console.status("drafting") as status:

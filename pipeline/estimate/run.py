@@ -49,8 +49,7 @@ def estimate(
         NoSamplesError: no answer is long enough for a round.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    # Dense masks hold rows x rows x steps; flex attention, which does not, runs well on GPUs alone.
-    model = draft.model("simple_flex_attention" if device.type == "cuda" else "sdpa").to(device)
+    model = draft.model().to(device)
     head, to_target = TargetHead(target, device), draft.to_target()
     inputs = list(dataset.index.manifest["layer_ids"]["input"])
     columns, last = [inputs.index(layer) for layer in draft.layer_ids], inputs.index(max(inputs))

@@ -75,20 +75,19 @@ class Draft:
             return None
         return self.tensors["d2t"] + torch.arange(self.draft_vocab_size)
 
-    def model(self, attention: str = "sdpa") -> Eagle3DraftModel:
+    def model(self) -> Eagle3DraftModel:
         """Speculators' model of it in float32, for computing and not for training.
 
         The target's folder is not looked for: the two tensors that are the target's are used only by the loss.
-
-        Args:
-            attention: transformers' name of an implementation.
+        Attention is torch's own, with a mask of rows x rows x steps bytes (50 MB for 4,096 rows): speculators' flex
+        attention would need samples padded to whole blocks, as its trainer's batches are.
 
         Raises:
             CheckpointError: its tensors are not those that its settings ask for.
         """
         from speculators.models.eagle3 import Eagle3DraftModel
 
-        model = Eagle3DraftModel(draft_config(self.config, attention))
+        model = Eagle3DraftModel(draft_config(self.config))
         try:
             missing, unexpected = model.load_state_dict(dict(self.tensors), strict=False)
         except RuntimeError as error:  # a shape
@@ -99,12 +98,12 @@ class Draft:
         return model.float().eval().requires_grad_(False)
 
 
-def draft_config(config: Mapping[str, Any], attention: str = "sdpa") -> Any:
-    """Speculators' own config object of these settings."""
+def draft_config(config: Mapping[str, Any]) -> Any:
+    """Speculators' own config object of these settings, with torch's attention."""
     from speculators.models.eagle3 import Eagle3SpeculatorConfig
 
     made = Eagle3SpeculatorConfig.from_dict(json.loads(json.dumps(config)))
-    made.transformer_layer_config._attn_implementation = attention
+    made.transformer_layer_config._attn_implementation = "sdpa"
     return made
 
 
