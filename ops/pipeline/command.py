@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ops import demo
+from ops.flags import absolute
 from ops.paths import CHECKOUT
 from ops.pipeline import recipe as recipes
 from ops.pipeline.errors import MissingInputError
@@ -36,8 +37,8 @@ def pipeline(given: dict[str, Any]) -> None:
         invoke.Exit: a stage failed, with its exit code.
     """
     places = Stacks(given["runtime"], given["gpus"])
-    recipe = recipes.read(Path(given["config"]).absolute() if given["config"] else DEMO)
-    run = Path(given["run_dir"]).absolute() if given["run_dir"] else CHECKOUT / "runs" / recipe.name
+    recipe = recipes.read(absolute(given["config"]) if given["config"] else DEMO)
+    run = absolute(given["run_dir"]) if given["run_dir"] else CHECKOUT / "runs" / recipe.name
     target = recipe.model_path or (
         demo.target_folder() if given["dry_run"] else demo.ensure_target(places.of("target"))
     )
