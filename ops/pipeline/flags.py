@@ -46,7 +46,8 @@ _NAMES = {
     "extract": f"{_ENGINE} batch-size max-seq-len layer-ids token-budget over-long engine storage unit-deadline",
     "train": "init-from draft-config draft-layers draft-vocab-size norm-before-fc norm-output train-lm-head "
     "validation-share seed epochs max-steps batch-tokens learning-rate weight-decay optimizer schedule warmup-share "
-    "ttt-steps ttt-warmup-share start ttt-decay loss attention dtype nproc checkpoint-steps checkpoint-minutes keep log-every loggers",
+    "ttt-steps ttt-warmup-share start ttt-decay loss attention dtype nproc checkpoint-steps checkpoint-minutes keep "
+    "log-every loggers",
     "estimate": "num-speculative-tokens",
     "evaluate": "num-speculative-tokens max-new-tokens limit batch-size dtype tp-size trust-remote-code",
     "export": "dtype verifier-name",
