@@ -90,10 +90,6 @@ class Dialogue:
             return self.messages
         return self.messages[: self._places[len(self.turns) - 1] + 1] if self.turns else []
 
-    def places(self) -> list[int]:
-        """Where in `result()` the answers stand that the target wrote."""
-        return self._places[: len(self.turns)]
-
     def calls(self) -> int:
         """How many assistant messages in `result()` are not the target's."""
         return sum(place < len(self.result()) for place in self._calls)

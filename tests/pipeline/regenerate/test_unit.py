@@ -208,9 +208,7 @@ def test_a_template_that_loses_a_tools_result_gets_no_answer_to_it(stage: Stage)
 
 def with_template(stage: Stage, template: str) -> None:
     """Give the stage a target with another chat template."""
-    target = stage.move_target()
-    (target / "chat_template.jinja").unlink()
-    (target / "chat_template.jinja").write_text(template)
+    (stage.move_target() / "chat_template.jinja").write_text(template)
 
 
 def test_the_token_that_ends_an_answer_is_the_templates(tokenizer: Any) -> None:
