@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
+from pipeline.prepare.tokenizer import load_tokenizer
 from pipeline.regenerate import command
 from tests.pipeline.regenerate.scripted import Say, Scripted, echo
 
@@ -88,7 +90,14 @@ def stage(
     made = Stage(demo_target, tmp_path, tokenizer)
     monkeypatch.setenv("EYAS_STACK_JSON", str(stack_json))
     monkeypatch.setattr(command, "_start", lambda job, prompts: made.generator)
+    monkeypatch.setattr(command, "load_tokenizer", load_once)
     return made
+
+
+@functools.cache
+def load_once(model: Path, trust_remote_code: bool) -> Any:
+    """Most of a run's time would go into its tokenizer."""
+    return load_tokenizer(model, trust_remote_code)
 
 
 def user(text: str) -> dict[str, str]:
