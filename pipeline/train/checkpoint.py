@@ -3,9 +3,10 @@
     step-00000123/
         config.json               speculators' format: vLLM serves this folder
         model.safetensors         the weights, float32
-        optimizer.safetensors     "<optimizer>.<parameter>.<state>": each tensor as it is in memory
-        rng.safetensors           states of torch's random number generators
-        training.json             where training is, the schedulers, and what the run was started with
+        training/                 what only training reads; vLLM would take every .safetensors beside the weights for some
+            optimizer.safetensors "<optimizer>.<parameter>.<state>": each tensor as it is in memory
+            rng.safetensors       states of torch's random number generators
+            state.json            where training is, the schedulers, and what the run was started with
         checkpoint.json           size and sha256 of the other files: written last
 
 A checkpoint is written under a hidden name, synced and renamed: a folder with its own name is whole.
@@ -30,6 +31,10 @@ from pipeline.store.durable import told
 
 FORMAT = 1
 SEAL = "checkpoint.json"
+_TRAINING = "training"
+_OPTIMIZER, _RANDOM, _STATE = (
+    f"{_TRAINING}/{name}" for name in ("optimizer.safetensors", "rng.safetensors", "state.json")
+)
 Json = dict[str, Any]
 Tensors = dict[str, torch.Tensor]
 
@@ -46,7 +51,7 @@ def write(folder: Path, model: PreTrainedModel, optimizers: list[torch.optim.Opt
         folder: its final name.
         model: the draft, not wrapped.
         optimizers: as the trainer has them.
-        state: goes into training.json.
+        state: goes into training/state.json.
 
     Raises:
         NoSpaceError, SettingsError: it cannot be written; what was written of it is removed.
@@ -58,8 +63,8 @@ def write(folder: Path, model: PreTrainedModel, optimizers: list[torch.optim.Opt
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
         _fill(temporary, model, optimizers, state)
-        for file in temporary.iterdir():
-            sync(file)
+        for path in temporary.rglob("*"):
+            sync(path)
         sync(temporary)
         temporary.rename(folder)
         sync(folder.parent)
@@ -71,10 +76,11 @@ def write(folder: Path, model: PreTrainedModel, optimizers: list[torch.optim.Opt
 def _fill(folder: Path, model: PreTrainedModel, optimizers: list[torch.optim.Optimizer], state: Json) -> None:
     model.save_pretrained(folder)
     tensors, plain = _split_optimizers(optimizers)
-    save_file(tensors, folder / "optimizer.safetensors")
-    save_file(_random_states(), folder / "rng.safetensors")
-    (folder / "training.json").write_text(json.dumps({**state, "optimizers": plain}, indent=1))
-    files = {file.name: _seal(file) for file in sorted(folder.iterdir())}
+    (folder / _TRAINING).mkdir()
+    save_file(tensors, folder / _OPTIMIZER)
+    save_file(_random_states(), folder / _RANDOM)
+    (folder / _STATE).write_text(json.dumps({**state, "optimizers": plain}, indent=1))
+    files = {str(file.relative_to(folder)): _seal(file) for file in sorted(folder.rglob("*")) if file.is_file()}
     (folder / SEAL).write_text(json.dumps({"format": FORMAT, "files": files}, indent=1))
 
 
@@ -99,13 +105,13 @@ _REDO = "remove the folder to go on from the checkpoint before it"
 
 
 def read_state(folder: Path) -> Json:
-    """The content of training.json.
+    """The content of training/state.json.
 
     Raises:
         CheckpointError: it cannot be read.
     """
     try:
-        state: Json = json.loads((folder / "training.json").read_bytes())
+        state: Json = json.loads((folder / _STATE).read_bytes())
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{folder} is damaged ({error}): {_REDO}") from error
     return state
@@ -122,10 +128,10 @@ def restore(folder: Path, model: PreTrainedModel, optimizers: list[torch.optim.O
     if set(weights) != expected:
         raise CheckpointError(f"{folder} is a checkpoint of another draft: {sorted(set(weights) ^ expected)[:3]}")
     model.load_state_dict(weights, strict=False)
-    tensors = read_tensors(folder / "optimizer.safetensors")
+    tensors = read_tensors(folder / _OPTIMIZER)
     for number, (optimizer, plain) in enumerate(zip(optimizers, state["optimizers"], strict=True)):
         optimizer.load_state_dict({"state": _of_optimizer(tensors, number), "param_groups": plain})
-    _set_random_states(read_tensors(folder / "rng.safetensors"))
+    _set_random_states(read_tensors(folder / _RANDOM))
 
 
 def read_tensors(file: Path) -> Tensors:
