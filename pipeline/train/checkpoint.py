@@ -3,7 +3,7 @@
     step-00000123/
         config.json               speculators' format: vLLM serves this folder
         model.safetensors         the weights, float32
-        training/                 what only training reads; vLLM would take every .safetensors beside the weights for some
+        training/                 what only training reads; vLLM takes every .safetensors beside the weights for theirs
             optimizer.safetensors "<optimizer>.<parameter>.<state>": each tensor as it is in memory
             rng.safetensors       states of torch's random number generators
             state.json            where training is, the schedulers, and what the run was started with
