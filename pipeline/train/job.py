@@ -146,6 +146,7 @@ def settle(settings: TrainSettings, *, written: Path | None = None) -> Job:
     )
     job.batches(validation=True)  # refuses what does not fit into a step, as the other does
     job.steps  # noqa: B018
+    job.identity  # noqa: B018 - now: to build a model fills fields of its config in
     return job
 
 

@@ -59,7 +59,8 @@ class Loader:
     def __init__(self, dataset: StoreDataset, batches: StepBatches, collate: Collate) -> None:
         """Nothing is read before the first iteration."""
         self.batch_sampler = batches
-        self._loader = DataLoader(dataset, batch_sampler=batches, collate_fn=collate)
+        # A generator of its own: each iteration draws a seed, from the thread, and a run that goes on has one more.
+        self._loader = DataLoader(dataset, batch_sampler=batches, collate_fn=collate, generator=torch.Generator())
 
     def __len__(self) -> int:
         return len(self.batch_sampler)

@@ -48,9 +48,9 @@ def paths_of(recorder: Recorder) -> list[tuple[str, tuple[Path, ...], tuple[Path
             8,
         ),
         (
-            "train --store s --model-path t --output-dir o --init-from d --lr 1e-3 --trust-remote-code --nproc 4",
-            "--store={here}/s --model-path={here}/t --output-dir={here}/o --lr=1e-3 --init-from={here}/d "
-            "--trust-remote-code --nproc=4",
+            "train --store s --model-path t --output-dir o --init-from d --learning-rate 1 --train-lm-head --nproc 4",
+            "--store={here}/s --model-path={here}/t --output-dir={here}/o --init-from={here}/d --train-lm-head "
+            "--learning-rate=1 --nproc=4",
             "t s d",
             4,
         ),

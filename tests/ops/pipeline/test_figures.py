@@ -49,7 +49,7 @@ def test_kimis_states_take_57344_bytes_a_token_and_its_plan_11_5_terabytes() -> 
     ("name", "trained", "head", "embedding"),
     [
         # Counted on speculators 0.9.0's Eagle3DraftModel with these sizes, requires_grad or not.
-        ("demo", 5_089_536, 4_608_000, 28_311_552),
+        ("demo", 5_089_536, 6_912_000, 28_311_552),
         ("kimi-k2.5-int4", 910_192_640, 229_376_000, 1_174_405_120),
         ("llama-3.1-8b", 293_617_664, 131_072_000, 525_336_576),
         ("qwen3-30b-a3b", 79_699_968, 65_536_000, 311_164_928),
