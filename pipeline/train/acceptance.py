@@ -82,7 +82,7 @@ class Choices:
 
     @torch.no_grad()
     def of(self, number: int, last_states: torch.Tensor) -> torch.Tensor:
-        """Token ids `[rows]` for the un-normed last states `[rows, hidden]` of batch `number`; asked in order at first."""
+        """Token ids `[rows]` for the un-normed last states `[rows, hidden]` of batch `number`; at first in order."""
         if number == len(self._known):
             assert self._head is not None  # noqa: S101 - for the type checker; `complete` comes after the last batch
             head = self._head.to(last_states.device)

@@ -53,7 +53,7 @@ class StoreBackend(HiddenStatesBackend):
         """None are needed."""
 
     @staticmethod
-    def from_train_args(args: argparse.Namespace, data_path: str) -> StoreTransfer:  # noqa: ARG004 - the interface
+    def from_train_args(args: argparse.Namespace, data_path: str) -> StoreTransfer:
         """The transfer of the store at `data_path`."""
         return StoreTransfer(HiddenStateDataset(Path(data_path)))
 

@@ -65,7 +65,7 @@ class StepBatches(Sampler[Batch]):
 
     def steps(self, epoch: int) -> list[Batch]:
         """The samples of each step of an epoch, over all processes."""
-        packed = self._packer._generate_batches(epoch if self._shuffle else 0)  # noqa: SLF001 - as its trainer does
+        packed = self._packer._generate_batches(epoch if self._shuffle else 0)
         return [step.tolist() for step in packed]
 
     def most_rows(self, epochs: int) -> int:

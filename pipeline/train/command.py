@@ -1,7 +1,7 @@
 """`python -m pipeline train`: an EAGLE-3 draft out of a store.
 
-In: a store and its target. Out: `vocabulary/`, `checkpoints/` with `untrained` and `best` beside them, `report.json` and
-`logs/`. The same command goes on where a run was interrupted, and does nothing when all is done.
+In: a store and its target. Out: `vocabulary/`, `checkpoints/` with `untrained` and `best` beside them, `report.json`
+and `logs/`. The same command goes on where a run was interrupted, and does nothing when all is done.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ def main(argv: list[str]) -> int:
         UserError: see docs/architecture.md for the codes.
     """
     settings = parse(argv)
-    os.environ.setdefault("TQDM_DISABLE", "1")  # speculators' bars, in whose place there is a line of our own
     from pipeline.train.job import settle
     from pipeline.train.vocabulary import FOLDER
 

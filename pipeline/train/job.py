@@ -1,4 +1,4 @@
-"""A run's plan, settled before anything expensive starts: what fits what, which samples, which vocabulary, how many steps."""
+"""A run's plan, settled before anything expensive starts: what fits what, which samples, which vocabulary."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from pipeline.train.rows import DraftRows, Rows
 
 Batch = dict[str, Any]
 AHEAD = 2
-"""Batches that wait: one is not enough where samples differ much in length. 470 MB each for Kimi-K2.5 and 8,192 tokens."""
+"""Batches that wait, so that samples of different length do not show; 470 MB each for Kimi-K2.5 and 8,192 tokens"""
 _END = object()
 
 

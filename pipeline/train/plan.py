@@ -18,7 +18,8 @@ def lines(job: Job) -> Iterator[str]:
     settings, report = job.settings, job.vocabulary_report
     batches = job.batches()
     trained, frozen = parameters(job)
-    yield f"target      {settings.model_path} (hidden {job.manifest['hidden_size']}, {job.manifest['vocab_size']:,} tokens)"
+    hidden, words = job.manifest["hidden_size"], job.manifest["vocab_size"]
+    yield f"target      {settings.model_path} (hidden {hidden}, {words:,} tokens)"
     yield f"layers      inputs {' '.join(map(str, job.layers))}; targets from the state after the last layer"
     for name, numbers in (("training", job.training), ("validation", job.validation)):
         yield f"{name:<11} {len(numbers):,} samples, {job.tokens(numbers):,} tokens"

@@ -49,7 +49,7 @@ def finished(job: Job) -> Json | None:
 
 def text(report: Mapping[str, Any]) -> str:
     """The lines that close a run."""
-    best, validations = report["best"], report["validations"]
+    best, validations, words = report["best"], report["validations"], report["vocabulary"]
     shares = " ".join(
         f"{taken / max(asked, 1):.1%}" for taken, asked in zip(best["taken"], best["proposed"], strict=True)
     )
@@ -60,7 +60,7 @@ def text(report: Mapping[str, Any]) -> str:
         f"{report['samples']['validation']:,} held-out samples (taken: {shares})",
         f"last        step {report['steps']}: acceptance length {validations[-1]['acceptance_length']:.3f}",
         f"parameters  {report['parameters']['trained']:,} trained, {report['parameters']['frozen']:,} frozen",
-        f"coverage    {report['vocabulary']['covered']:.2%} of trained tokens with {report['vocabulary']['size']:,} tokens",
+        f"coverage    {words['covered']:.2%} of trained tokens with {words['size']:,} tokens",
     ]
     if rate:
         parts = ", ".join(f"{phase} {seconds / whole:.1%}" for phase, seconds in spent.items())

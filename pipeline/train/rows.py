@@ -6,10 +6,10 @@ Row j of a sample x(0) ... x(n-1), whose token i has the auxiliary states g(i), 
     it predicts                 x(j+2), whose distribution is the target's head over the normed y(j+1)
     it is trained where         l(j+1) and l(j+2): both tokens are the target's own
 
-That is what serving does: the target computes x(0) to x(j), has sampled x(j+1), and the draft proposes x(j+2). The first
-token of an answer is never proposed by a draft, as the prompt's forward pass gives it, and neither is what would follow
-an end of turn. In step k of training-time test, row j stands k tokens further on: its input is x(j+1+k), its target that
-of row j+k, and so is its mask.
+That is what serving does: the target computes x(0) to x(j), has sampled x(j+1), and the draft proposes x(j+2). The
+first token of an answer is never proposed by a draft, as the prompt's forward pass gives it, and neither is what would
+follow an end of turn. In step k of training-time test, row j stands k tokens further on: its input is x(j+1+k), its
+target that of row j+k, and so is its mask.
 """
 
 from __future__ import annotations

@@ -45,9 +45,9 @@ def run(job: Job) -> Json:
     settings, logs = job.settings, job.settings.output_dir / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     with _processes(), _logging(settings.logger_names, logs):
-        terminal = sys.stderr if get_rank() == 0 else Path(os.devnull).open("w")
         events = logs / "events.jsonl" if get_rank() == 0 else Path(os.devnull)
-        progress = TrainProgress(terminal, events, steps=job.steps, ttt_steps=settings.ttt_steps)
+        shown = get_rank() == 0 and sys.stderr.isatty()
+        progress = TrainProgress(sys.stderr, events, steps=job.steps, ttt_steps=settings.ttt_steps, shown=shown)
         draft = build(job.config, job.vocabulary, job.target, settings)
         with progress:
             trainer = _trainer(job, draft, progress)

@@ -37,7 +37,7 @@ class TrainSettings:
     draft_layers: int = 1
     """decoder layers of the draft"""
     draft_vocab_size: int | None = None
-    """tokens the draft can propose: those most frequent in the training data; default 32000, or the target's if fewer"""
+    """tokens the draft can propose, the most frequent in the training data; default: 32000, or the target's if fewer"""
     norm_before_fc: bool = False
     """normalise the auxiliary states before they are projected; no published EAGLE-3 checkpoint's form"""
     norm_output: bool = False

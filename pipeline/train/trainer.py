@@ -1,5 +1,7 @@
-"""speculators' trainer, with what it cannot do: exact checkpoints at any step, going on at the very batch, losses
-weighted by tokens over all processes, and the best checkpoint chosen by acceptance.
+"""The trainer: speculators' own, and what that cannot do.
+
+That is: exact checkpoints at any step, going on at the very batch, losses weighted by rows over all processes, and the
+best checkpoint chosen by acceptance.
 """
 
 from __future__ import annotations
@@ -15,7 +17,6 @@ import torch
 import torch.distributed as dist
 from speculators.models.eagle3 import Eagle3DraftModel
 from speculators.train.trainer import Trainer, TrainerConfig
-from torch.nn.parallel import DistributedDataParallel
 
 from pipeline.train import checkpoint
 from pipeline.train.acceptance import Acceptance, Choices, count
@@ -113,12 +114,16 @@ class DraftTrainer(Trainer):
                 self._end_epoch()
 
     def train_epoch(self, epoch: int, *, step_callback: Callable[[], None] | None = None) -> None:
-        """speculators' epoch, from the batch that training is at."""
+        """An epoch, from the batch that training is at."""
         self.train_loader.batch_sampler.set_epoch(epoch)
         self._epoch_steps = len(self.train_loader)
         super().train_epoch(epoch, step_callback=step_callback)
 
-    def _prepare_resume_skip(self, epoch: int) -> int:  # noqa: ARG002 - the method replaced
+    def _with_bar(self, loader: Loader, epoch: int) -> Loader:
+        """No bar of speculators': `TrainProgress` draws."""
+        return loader
+
+    def _prepare_resume_skip(self, epoch: int) -> int:
         self.train_loader.batch_sampler.skip(self.position.batch)
         return self.position.batch
 
@@ -217,7 +222,7 @@ class DraftTrainer(Trainer):
     def _signals_stop(self) -> Iterator[None]:
         """SIGINT and SIGTERM end training after the step; the second time at once."""
 
-        def stop(number: int, frame: Any) -> None:  # noqa: ARG001 - the interface
+        def stop(number: int, frame: Any) -> None:
             if self._stop:
                 raise KeyboardInterrupt
             self._stop = True
@@ -228,8 +233,3 @@ class DraftTrainer(Trainer):
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-
-
-def unwrapped(model: torch.nn.Module) -> torch.nn.Module:
-    """The model inside of what distributes it."""
-    return model.module if isinstance(model, DistributedDataParallel) else model

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ from pipeline.store.durable import write_synced
 
 DEFAULT_SIZE = 32_000
 FOLDER = "vocabulary"
-Counts = npt.NDArray[np.int64]
+Counts: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

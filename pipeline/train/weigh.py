@@ -22,7 +22,7 @@ def weigh_by_rows(draft: Eagle3DraftModel) -> None:
     draft.register_forward_hook(_weigh, with_kwargs=True)
 
 
-def _weigh(draft: torch.nn.Module, arguments: Any, named: dict[str, Any], output: Any) -> Any:  # noqa: ARG001 - a hook
+def _weigh(draft: torch.nn.Module, arguments: Any, named: dict[str, Any], output: Any) -> Any:
     tokens, loss, metrics = output
     rows = named["loss_mask"].sum() + _LEAST
     for name, value in metrics.items():
