@@ -63,7 +63,7 @@ def count_tokens(dataset: HiddenStateDataset, numbers: Iterable[int], vocab_size
         numbers: of the samples that train.
         vocab_size: the target's.
     """
-    counts = np.zeros(vocab_size, np.int64)
+    counts: Counts = np.zeros(vocab_size, np.int64)
     for number in numbers:
         sample = dataset[number]
         trained = sample["input_ids"][sample["loss_mask"].bool()]
