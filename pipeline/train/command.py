@@ -27,7 +27,6 @@ def main(argv: list[str]) -> int:
         UserError: see docs/architecture.md for the codes.
     """
     settings = parse(argv)
-    os.environ.setdefault("TQDM_DISABLE", "1")  # speculators' bars, in whose place there is a line of our own
     from pipeline.train.job import settle
     from pipeline.train.vocabulary import FOLDER
 

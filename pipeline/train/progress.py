@@ -23,7 +23,7 @@ _PHASES = {"data": "fetch_ms", "forward": "fwd_ms", "backward": "bwd_ms", "optim
 class TrainProgress(logging.Handler):
     """Draws on a terminal only; writes events always."""
 
-    def __init__(self, terminal: TextIO, events: Path, *, steps: int, ttt_steps: int) -> None:
+    def __init__(self, terminal: TextIO, events: Path, *, steps: int, ttt_steps: int, shown: bool) -> None:
         """Open the file of events.
 
         Args:
@@ -31,16 +31,16 @@ class TrainProgress(logging.Handler):
             events: the file, one JSON object a line.
             steps: in the whole run.
             ttt_steps: of the draft.
+            shown: draw the line; a log file or a pipe is no place for it.
         """
         super().__init__()
-        console = Console(file=terminal)
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=16),
             TextColumn("{task.percentage:>3.0f}% {task.fields[figures]}"),
             TimeRemainingColumn(compact=True, elapsed_when_finished=True),
-            console=console,
-            disable=not console.is_terminal,
+            console=Console(file=terminal),
+            disable=not shown,
             transient=True,
         )
         self._task: TaskID = self._bar.add_task("train", total=steps, figures="")

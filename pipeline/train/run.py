@@ -48,7 +48,8 @@ def run(job: Job) -> Json:
     with _processes(), _logging(settings.logger_names, logs):
         terminal = sys.stderr if get_rank() == 0 else Path(os.devnull).open("w")  # noqa: SIM115 - for as long as the process
         events = logs / "events.jsonl" if get_rank() == 0 else Path(os.devnull)
-        progress = TrainProgress(terminal, events, steps=job.steps, ttt_steps=settings.ttt_steps)
+        shown = get_rank() == 0 and sys.stderr.isatty()
+        progress = TrainProgress(sys.stderr, events, steps=job.steps, ttt_steps=settings.ttt_steps, shown=shown)
         draft = build(job.config, job.vocabulary, job.target, settings)
         # A norm before the projection does the scaling.
         if not settings.norm_before_fc:

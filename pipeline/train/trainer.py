@@ -17,7 +17,6 @@ import torch
 import torch.distributed as dist
 from speculators.models.eagle3 import Eagle3DraftModel
 from speculators.train.trainer import Trainer, TrainerConfig
-from torch.nn.parallel import DistributedDataParallel
 
 from pipeline.train import checkpoint
 from pipeline.train.acceptance import Acceptance, Choices, count
@@ -240,8 +239,3 @@ class DraftTrainer(Trainer):
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-
-
-def unwrapped(model: torch.nn.Module) -> torch.nn.Module:
-    """The model inside of what distributes it."""
-    return model.module if isinstance(model, DistributedDataParallel) else model
