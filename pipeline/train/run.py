@@ -46,7 +46,6 @@ def run(job: Job) -> Json:
     settings, logs = job.settings, job.settings.output_dir / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     with _processes(), _logging(settings.logger_names, logs):
-        terminal = sys.stderr if get_rank() == 0 else Path(os.devnull).open("w")  # noqa: SIM115 - for as long as the process
         events = logs / "events.jsonl" if get_rank() == 0 else Path(os.devnull)
         shown = get_rank() == 0 and sys.stderr.isatty()
         progress = TrainProgress(sys.stderr, events, steps=job.steps, ttt_steps=settings.ttt_steps, shown=shown)

@@ -123,6 +123,9 @@ class DraftTrainer(Trainer):
         self._choose_ttt_steps()
         super().train_epoch(epoch, step_callback=step_callback)
 
+    def _with_bar(self, loader: Loader, epoch: int) -> Loader:
+        return loader
+
     def _choose_ttt_steps(self) -> None:
         """Those of the next optimizer step."""
         warms_up = self.position.step < self._ttt_warmup

@@ -75,7 +75,9 @@ def store(
     return folder
 
 
-def sample(name: str, tokens: Sequence[int], mask: Sequence[int], *, hidden: int = 16, layers: int = 4) -> CapturedSample:
+def sample(
+    name: str, tokens: Sequence[int], mask: Sequence[int], *, hidden: int = 16, layers: int = 4
+) -> CapturedSample:
     """A sample of made-up states, a function of its name."""
     states = torch.randn(len(tokens), layers, hidden, generator=torch.Generator().manual_seed(hash_of(name)))
     return CapturedSample(name, list(tokens), list(mask), states)
@@ -98,7 +100,8 @@ def _answered(model: LlamaForCausalLM, name: str, prompt: list[int], length: int
         tokens.append(int(model(torch.tensor([tokens])).logits[0, -1].argmax()))
     states: list[torch.Tensor] = []
     hooks = [
-        model.model.layers[layer].register_forward_hook(lambda *call: states.append(_first(call[-1]))) for layer in LAYERS
+        model.model.layers[layer].register_forward_hook(lambda *call: states.append(_first(call[-1])))
+        for layer in LAYERS
     ]
     model(torch.tensor([tokens]))
     for hook in hooks:

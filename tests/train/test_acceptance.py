@@ -1,11 +1,11 @@
 """Acceptance, counted by hand: seven rows of one sample, rows 0 to 4 trained, two steps of the draft.
 
-    row                  0   1   2   3   4   5   6
-    target's choice      a   b   c   d   e   f   g
-    step 0 proposes      a   b   z   d   e   f   g        4 taken of 5 (not row 2)
-    step 1 proposes      b   z   d   e   f   .   .        for row j the choice of row j+1
-    asked at step 1      x   x       x                    rows taken before, whose next row is trained
-    taken                x           x                    2 of 3
+row                  0   1   2   3   4   5   6
+target's choice      a   b   c   d   e   f   g
+step 0 proposes      a   b   z   d   e   f   g        4 taken of 5 (not row 2)
+step 1 proposes      b   z   d   e   f   .   .        for row j the choice of row j+1
+asked at step 1      x   x       x                    rows taken before, whose next row is trained
+taken                x           x                    2 of 3
 """
 
 from __future__ import annotations

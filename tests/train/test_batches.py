@@ -7,7 +7,7 @@ import pytest
 from pipeline.errors import SettingsError
 from pipeline.train.batches import StepBatches
 
-LENGTHS = [random.Random(number).randrange(2, 60) for number in range(200)]
+LENGTHS = [random.Random(number).randrange(2, 60) for number in range(200)]  # noqa: S311 - lengths, no secrets
 
 
 def batches(**changes: object) -> StepBatches:

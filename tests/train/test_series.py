@@ -46,26 +46,44 @@ def batches(hidden: int, layers: int, count: int) -> list[dict[str, object]]:
     ]
 
 
-def test_a_draft_trains_on_the_cpu(tmp_path: Path) -> None:
-    make_target(tmp_path / "target")
-    draft = make_draft(tmp_path / "draft", tmp_path / "target")
-    before = draft.fc.weight.detach().clone()
+def trainer_of(kind: type[Trainer], folder: Path) -> Trainer:
+    make_target(folder / "target")
+    draft = make_draft(folder / "draft", folder / "target")
     data = batches(draft.hidden_size, draft.fc.in_features // draft.hidden_size, 2)
     config = TrainerConfig(
         lr=1e-3,
         num_epochs=1,
-        save_path=str(tmp_path / "checkpoints"),
+        save_path=str(folder / "checkpoints"),
         train_call_kwargs={"ttt_steps": 2, "loss_config": resolve_loss_config("kl_div", "eager")},
         scheduler_type="none",
         hidden_states_dtype=torch.float32,
         log_freq=100,
     )
-    trainer = Trainer(draft, config, DataLoader(data, batch_size=None))  # type: ignore[arg-type] - a list serves
+    return kind(draft, config, DataLoader(data, batch_size=None))  # type: ignore[arg-type] - a list serves
+
+
+def test_a_draft_trains_on_the_cpu(tmp_path: Path) -> None:
+    trainer = trainer_of(Trainer, tmp_path)
+    before = trainer.model.fc.weight.detach().clone()
     trainer.train_epoch(0)
+    after = trainer.model.fc.weight
     assert trainer.global_step == 2
-    assert draft.fc.weight.device.type == "cpu"
-    assert torch.isfinite(draft.fc.weight).all()
-    assert not torch.equal(draft.fc.weight, before)
+    assert after.device.type == "cpu"
+    assert torch.isfinite(after).all()
+    assert not torch.equal(after, before)
+
+
+class Quiet(Trainer):
+    """Shows progress in another way."""
+
+    def _with_bar(self, loader: DataLoader[object], epoch: int) -> DataLoader[object]:  # noqa: ARG002, PLR6301
+        return loader
+
+
+def test_training_draws_no_bar_of_its_own(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    trainer_of(Quiet, tmp_path).train_epoch(0)
+    told = capfd.readouterr()
+    assert "Epoch 0" not in told.out + told.err
 
 
 @pytest.fixture
