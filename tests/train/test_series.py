@@ -76,7 +76,7 @@ def test_a_draft_trains_on_the_cpu(tmp_path: Path) -> None:
 class Quiet(Trainer):
     """Shows progress in another way."""
 
-    def _with_bar(self, loader: DataLoader[object], epoch: int) -> DataLoader[object]:  # noqa: ARG002, PLR6301
+    def _with_bar(self, loader: DataLoader[object], epoch: int) -> DataLoader[object]:
         return loader
 
 
