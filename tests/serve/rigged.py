@@ -170,9 +170,10 @@ def _llama() -> LlamaConfig:
 
 
 def _save_tokenizer(folder: Path) -> None:
-    """Words `t0` to `t127`; `t1` ends a turn; a conversation is its messages' words."""
-    words = Tokenizer(models.WordLevel({f"t{i}": i for i in range(VOCAB)}, unk_token="t0"))  # noqa: S106
-    words.pre_tokenizer = pre_tokenizers.Whitespace()  # type: ignore[assignment]
-    made = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="t1", unk_token="t0")  # noqa: S106
+    """Words `t2` to `t127` and two special ones, of which id 1 ends a turn; a conversation is its messages' words."""
+    ids = {"[none]": 0, "[end]": 1} | {f"t{i}": i for i in range(2, VOCAB)}
+    words = Tokenizer(models.WordLevel(ids, unk_token="[none]"))  # noqa: S106
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()  # type: ignore[assignment]
+    made = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="[end]", unk_token="[none]")  # noqa: S106
     made.chat_template = "{% for message in messages %}{{ message['content'] }} {% endfor %}"
     made.save_pretrained(folder)
