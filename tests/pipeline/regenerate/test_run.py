@@ -73,6 +73,7 @@ def test_the_header_says_what_the_result_is_and_was_made_from(stage: Stage, stac
         "top_k": 40,
         "seed": 3,
         "max_new_tokens": 1024,
+        "unfinished": "reject",
         "max_model_len": 4096,
         "batch_size": 2,
         "unit_rows": 8,
