@@ -18,18 +18,23 @@ import pytest
 
 from pipeline.__main__ import main
 from pipeline.errors import (
+    AccountError,
     EngineError,
     NoSamplesError,
     StoreBusyError,
     StoreDamagedError,
     StoreMismatchError,
 )
+from pipeline.regenerate.folder import ResultFolder
+from pipeline.regenerate.job import settle
+from pipeline.regenerate.settings import parse
 from pipeline.store.lock import StoreLock
 from tests.pipeline.regenerate.conftest import Stage, assistant, user
 from tests.pipeline.regenerate.scripted import Scripted
 
 RESULT = ("conversations.jsonl", "rejected.jsonl", "conversations.header.json")
 KILLS = 12
+add = ResultFolder.add
 LINES = 1500
 
 
@@ -290,6 +295,22 @@ def test_an_output_folder_that_cannot_be_made_is_one_line(stage: Stage, capsys: 
     stage.out.write_text("a file")
     assert main(["regenerate", *stage.flags()]) == 40
     assert str(stage.out) in capsys.readouterr().err
+
+
+def test_units_are_four_batches_and_what_is_left(stage: Stage) -> None:
+    many_rows(stage)
+    units = settle(parse(stage.flags("--batch-size", 2))).units()
+    assert list(units) == [(0, 8), (1, 8), (2, 8), (3, 6)]
+
+
+def test_a_row_that_is_neither_answered_nor_rejected_ends_the_run(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many_rows(stage)
+    monkeypatch.setattr(ResultFolder, "add", lambda self, unit, outcomes: add(self, unit, outcomes[1:]))
+    with pytest.raises(AccountError, match="30 rows read, but 26 answered and 3 rejected"):
+        stage.run()
+    assert not (stage.out / "conversations.header.json").exists()
 
 
 def test_what_is_told_at_the_end_adds_up(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:

@@ -188,22 +188,31 @@ def test_rows_that_are_none_are_rejected_with_the_reasons_of_prepare(stage: Stag
     assert (header["rows_read"], header["conversations"], sum(header["rejected"].values())) == (9, 2, 7)
 
 
-def test_a_conversation_ends_where_the_template_rewrites_what_was_said(tokenizer: Any, stage: Stage) -> None:
+MARKS_THE_LAST_ANSWER = STRIPS_EARLIER_THOUGHTS.replace(
+    "and not loop.last %}{{ message['content'].split('</think>')[-1] }}",
+    "and loop.last %}<think></think>{{ message['content'] }}",
+)
+
+
+@pytest.mark.parametrize(
+    ("template", "said"), [(STRIPS_EARLIER_THOUGHTS, "<think>hm</think>fine"), (MARKS_THE_LAST_ANSWER, "fine")]
+)
+def test_a_conversation_ends_where_the_template_rewrites_what_was_said(stage: Stage, template: str, said: str) -> None:
     stage.rows({"messages": [user("a"), assistant("old"), user("b")]})
-    with_template(stage, STRIPS_EARLIER_THOUGHTS)
-    stage.run(say=says("<think>hm</think>fine"))
-    assert stage.conversations()[0]["messages"] == [user("a"), assistant("<think>hm</think>fine")]
+    with_template(stage, template)
+    stage.run(say=says(said))
+    assert stage.conversations()[0]["messages"] == [user("a"), assistant(said)]
     assert len(stage.generator.requests) == 1, "no time is spent on answers that cannot be used"
-    assert list(stage.header()["cut"].values()) == [1]
+    assert stage.header()["cut"] == {"template-rewrites-history": 1}
 
 
-def test_a_template_that_loses_a_tools_result_gets_no_answer_to_it(stage: Stage) -> None:
-    stage.rows(
-        {"messages": [user("How warm?"), assistant("<call>"), {"role": "tool", "content": "21 degrees"}]}, *prompts("b")
-    )
+@pytest.mark.parametrize("before", [[user("How warm?")], [user("How warm?"), assistant("<call>")]])
+def test_a_template_that_loses_a_tools_result_gets_no_answer_to_it(stage: Stage, before: list[dict[str, str]]) -> None:
+    stage.rows({"messages": [*before, {"role": "tool", "content": "21 degrees"}]}, *prompts("b"))
     with_template(stage, DROPS_TOOL_TURNS)
     stage.run()
     assert [row["reason"] for row in stage.rejected()] == ["template-changes-text"]
+    assert len(stage.generator.requests) == 1
 
 
 def with_template(stage: Stage, template: str) -> None:
