@@ -56,7 +56,7 @@ def cyclic_target(folder: Path) -> Path:
 def cyclic_draft(folder: Path) -> Path:
     """The draft of the cyclic target, in the eagle3 form, with a vocabulary of its own."""
     inputs = 2 * HIDDEN  # the last token's embedding, then the target's states, of which nothing is read
-    tensors = _draft_zeros()
+    tensors = draft_zeros()
     # Queries and keys are the same for all tokens, so only the distance counts, and rotation makes 0 the best by far.
     for name in ("q_proj", "k_proj"):
         tensors[f"midlayer.self_attn.{name}.weight"][:, :HIDDEN] = 40 / math.sqrt(HIDDEN)
@@ -84,8 +84,7 @@ def random_draft(folder: Path) -> Path:
     """A random draft in the eagle3 form."""
     torch.manual_seed(1)
     tensors = {
-        name: tensor if tensor.dim() == 1 else torch.randn_like(tensor) * 0.15
-        for name, tensor in _draft_zeros().items()
+        name: tensor if tensor.dim() == 1 else torch.randn_like(tensor) * 0.15 for name, tensor in draft_zeros().items()
     }
     return _save_draft(folder, tensors)
 
@@ -130,7 +129,8 @@ def vocabulary() -> dict[str, torch.Tensor]:
     return {"d2t": torch.full((VOCAB - FIRST,), FIRST), "t2d": t2d}
 
 
-def _draft_zeros() -> dict[str, torch.Tensor]:
+def draft_zeros() -> dict[str, torch.Tensor]:
+    """A draft's tensors but for its vocabulary, all zero, the norms' weights one."""
     layer, inputs = "midlayer.", 2 * HIDDEN
     shapes = {
         "fc.weight": (HIDDEN, 3 * HIDDEN),
