@@ -30,7 +30,7 @@ from pipeline.train.trainer import Cadence, DraftTrainer
 
 Json = dict[str, Any]
 _BLOCK = 128
-"""flex attention's: a batch of a multiple of it has no partial blocks"""
+"""flex attention's: speculators' masks for it are of whole blocks (eagle3/attention.py)"""
 
 
 def run(job: Job) -> Json:
@@ -105,7 +105,7 @@ def _loader(job: Job, *, validation: bool) -> Loader:
     numbers = job.validation if validation else job.training
     dataset = StoreDataset(StoreTransfer(job.dataset), numbers, settings.batch_tokens, job.dtype)
     rows = None
-    if job.device == "cuda":
+    if job.device == "cuda" or job.attention == "flex":
         most = batches.most_rows(1 if validation else settings.epochs)
         rows = -(-most // _BLOCK) * _BLOCK
     collate = Collate(dataset, job.manifest["hidden_size"], len(job.layers), settings.ttt_steps, rows)
