@@ -21,6 +21,7 @@ from speculators.utils.loading import load_model_layers
 from pipeline.train import condition
 from pipeline.train.acceptance import Choices
 from pipeline.train.backend import StoreDataset, StoreTransfer
+from pipeline.train.divergence import kl_div
 from pipeline.train.draft import build
 from pipeline.train.job import Job
 from pipeline.train.kept import Kept
@@ -81,6 +82,12 @@ def _config(job: Job, kept: Kept) -> TrainerConfig:
         ttt_steps=settings.ttt_steps,
         ttt_step_loss_decay=settings.ttt_decay,
     )
+    if job.device == "cpu":
+        for arguments in (call, validate):
+            losses = arguments["loss_config"]
+            arguments["loss_config"] = losses | {
+                name: (kl_div, weight) for name, (_, weight) in losses.items() if name == "kl_div"
+            }
     return TrainerConfig(
         lr=settings.learning_rate,
         muon_lr=settings.learning_rate,

@@ -9,7 +9,7 @@ from tests.necessity import LeftOut, check, left_out_of, names_of
 SERIES = "speculators-0.9.0"
 # What torch says, built for CUDA or not, when an accelerator is asked of a machine that has none.
 NO_ACCELERATOR = r"Found no NVIDIA driver|[Aa]ccelerator"
-SYMPTOMS = {**dict.fromkeys(("0001", "0002", "0003"), NO_ACCELERATOR), "0004": "Epoch 0"}
+SYMPTOMS = {**dict.fromkeys(("0001", "0002", "0003"), NO_ACCELERATOR), "0004": "Epoch 0", "0005": "aten.argmax"}
 """what the failing test must say: the fault that the patch mends, and no other"""
 
 

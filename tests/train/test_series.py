@@ -13,6 +13,7 @@ import torch.distributed as dist
 from speculators.losses import resolve_loss_config
 from speculators.train import distributed
 from speculators.train.trainer import Trainer, TrainerConfig, _StepTimer
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data import DataLoader
 
 from tests.train.tiny_drafts import VOCAB, make_draft, make_target
@@ -109,3 +110,31 @@ def test_processes_form_a_group_on_the_cpu() -> None:
     mine = torch.tensor([3.0])
     dist.all_reduce(mine)
     assert mine.item() == 3
+
+
+class Searches(TorchDispatchMode):
+    """Counts searches for the likeliest token."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def __torch_dispatch__(self, call: object, types: object, args: tuple = (), kwargs: dict | None = None) -> object:  # type: ignore[override, type-arg]
+        if (name := str(call)).startswith(("aten.argmax", "aten.max.dim")):
+            self.found.append(name)
+        return call(*args, **kwargs or {})  # type: ignore[operator]
+
+
+def test_likeliest_tokens_are_looked_for_once(tmp_path: Path) -> None:
+    make_target(tmp_path / "target")
+    draft = make_draft(tmp_path / "draft", tmp_path / "target")
+    (batch,) = batches(draft.hidden_size, draft.fc.in_features // draft.hidden_size, 1)
+    batch.pop("error_records")
+    with Searches() as searches:
+        tokens, _, metrics = draft(**batch, ttt_steps=3, loss_config=resolve_loss_config("kl_div", "eager"))
+    # Once for the target, and once for the draft in each step.
+    assert searches.found == ["aten.max.dim"] * 4
+    wanted = draft.verifier_lm_head(draft.verifier_norm(batch["verifier_last_hidden_states"])).argmax(-1)
+    for step, said in enumerate(tokens):
+        right = (said[:, : 8 - step] == wanted[:, step:]).sum()
+        assert int(metrics[f"full_acc_{step}_sum"]) == int(right)
