@@ -3,8 +3,8 @@
     python examples/make_prompts.py > examples/prompts.jsonl
 
 The held-out ones are written by hand, on other topics and in other forms (a test holds them apart):
-`held-out-prompts.jsonl` asks for what these ask for, `held-out-tasks.jsonl` for what none of them does: to translate, to
-calculate, to play a role.
+`held-out-prompts.jsonl` asks for what these ask for, `held-out-tasks.jsonl` for what none of them does: to translate,
+to calculate, to play a role.
 """
 
 from __future__ import annotations
