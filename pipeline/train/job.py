@@ -194,9 +194,7 @@ def _drafts_own(folder: Path, vocab_size: int) -> Vocabulary:
         raise FitError(
             f"--init-from {folder}: its vocabulary map t2d has {len(found.t2d)} tokens, the target {vocab_size}"
         )
-    mapped = torch.zeros(vocab_size, dtype=torch.bool)
-    mapped[found.target_ids.clamp(0, vocab_size - 1)] = True
-    if not torch.equal(mapped, found.t2d):
+    if not found.consistent:
         raise FitError(f"--init-from {folder}: its vocabulary maps d2t and t2d name different tokens")
     return found
 
