@@ -32,9 +32,7 @@ Weights = dict[str, torch.Tensor]
         ({"output_layer_ids": (0, 1, 3)}, r"layer_ids\.output has 3 layers, an EAGLE-3 draft reads 3 and learns from"),
     ],
 )
-def test_a_store_of_another_target_is_refused(
-    target: Path, tmp_path: Path, changes: dict[str, Any], told: str
-) -> None:
+def test_a_store_of_another_target_is_refused(target: Path, tmp_path: Path, changes: dict[str, Any], told: str) -> None:
     form = {"layers": len(changes.get("output_layer_ids", making.LAYERS)), "hidden": changes.get("hidden_size", 16)}
     samples = [making.sample(str(number), [1, 2, 3, 4], [0, 1, 1, 1], **form) for number in range(8)]
     store = making.store(tmp_path / "store", target, samples, **changes)
@@ -143,7 +141,7 @@ def other_t2d(weights: Weights) -> Weights:
         (other_t2d, "its vocabulary maps d2t and t2d name different tokens"),
     ],
 )
-def test_a_draft_whose_map_is_another_one_is_refused(  # noqa: PLR0917 - fixtures
+def test_a_draft_whose_map_is_another_one_is_refused(
     draft: Path, target: Path, store: Path, tmp_path: Path, harm: Callable[[Weights], Weights], told: str
 ) -> None:
     given = copied(draft, tmp_path)
@@ -196,7 +194,7 @@ def test_a_folder_without_a_draft_is_refused(target: Path, store: Path, tmp_path
         ("{", InputError, "--draft-config .* is not JSON"),
     ],
 )
-def test_a_draft_config_that_does_not_fit_is_refused(  # noqa: PLR0917 - fixtures
+def test_a_draft_config_that_does_not_fit_is_refused(
     target: Path, store: Path, tmp_path: Path, content: str, error: type[UserError], told: str
 ) -> None:
     file = tmp_path / "layers.json"
@@ -222,7 +220,7 @@ def test_a_draft_config_that_is_not_there_is_refused(target: Path, store: Path, 
         ({"model_path": "./nowhere"}, InputError, "no target at nowhere"),
     ],
 )
-def test_what_cannot_be_done_is_said_before_anything_is_written(  # noqa: PLR0917 - fixtures
+def test_what_cannot_be_done_is_said_before_anything_is_written(
     target: Path, store: Path, tmp_path: Path, flags: dict[str, Any], error: type[UserError], told: str
 ) -> None:
     refused(error, told, tmp_path, target, Path(flags.pop("store", store)), **flags)
