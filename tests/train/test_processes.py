@@ -20,8 +20,8 @@ from tests.train.conftest import arguments, stage
 
 SAME = 1e-5
 """Relative. float32 rounds to 6e-8 of a number; summed in another order, the losses here differ by up to 6e-7, and the
-weights after 13 steps by up to 1e-6 of the way they went. With the mean of both processes' means instead of the mean over
-all rows, 11 of the 13 losses differ by more than this."""
+weights after 13 steps by up to 1e-6 of the way they went. With the mean of both processes' means instead of the mean
+over all rows, 11 of the 13 losses differ by more than this."""
 # `start` is the beginning of a name of torchrun's own flags, too, as `nproc` is.
 FLAGS = {"dtype": "float32", "start": "random", "epochs": 2}
 Runs = tuple[Path, Path]
