@@ -73,4 +73,6 @@ def _run(job: Job) -> None:
     from pipeline.train.report import write
     from pipeline.train.run import run
 
-    write(job, run(job))
+    measured = run(job)
+    if os.environ.get("RANK", "0") == "0":
+        write(job, measured)

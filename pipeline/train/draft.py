@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from huggingface_hub.errors import StrictDataclassError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from speculators.config import SpeculatorsConfig, VerifierConfig
 from speculators.model import DraftVocabMixin
@@ -17,7 +19,7 @@ from speculators.models.utils import GEMMA_STYLE_FINAL_NORM_MODEL_TYPES
 from speculators.proposals.greedy import GreedyTokenProposalConfig
 from transformers import LlamaConfig
 
-from pipeline.errors import CheckpointError, InputError, SettingsError
+from pipeline.errors import CheckpointError, FitError, InputError, SettingsError
 from pipeline.train.fit import check_draft
 from pipeline.train.settings import TrainSettings
 from pipeline.train.vocabulary import Vocabulary
@@ -78,7 +80,17 @@ def layer_config(target: Mapping[str, Any], settings: TrainSettings) -> LlamaCon
     for name in ("vocab_size", "hidden_size"):
         if fields[name] != text[name]:
             raise SettingsError(f"{settings.draft_config}: {name} is the target's, {text[name]}, not {fields[name]}")
-    return LlamaConfig(**fields)
+    where = settings.draft_config or settings.model_path
+    try:
+        config = LlamaConfig(**fields)
+    except StrictDataclassError as error:
+        raise SettingsError(f"{where}: no form of a Llama: {error.__cause__ or error}") from error
+    if config.num_attention_heads % config.num_key_value_heads:
+        raise SettingsError(
+            f"{where}: num_attention_heads {config.num_attention_heads} is no multiple of num_key_value_heads "
+            f"{config.num_key_value_heads}"
+        )
+    return config
 
 
 def _rope(text: Mapping[str, Any]) -> Json:
@@ -166,13 +178,40 @@ def build(
     return draft
 
 
-def _load(draft: Eagle3DraftModel, folder: Path) -> None:
-    check_draft(folder, read_config(folder), draft.config.to_dict())
-    weights = read_weights(folder)
-    needed = {name for name in draft.state_dict() if not name.startswith("verifier_")}
-    if missing := sorted(needed - set(weights)):
+def check_start(folder: Path, config: Eagle3SpeculatorConfig) -> None:
+    """Refuse a draft to begin with that is of another form, or lacks weights.
+
+    Args:
+        folder: the draft's.
+        config: of the draft that is to be trained.
+
+    Raises:
+        FitError: its config, or the shape of a weight, is another.
+        CheckpointError: it lacks weights, or they cannot be read.
+    """
+    check_draft(folder, read_config(folder), config.to_dict())
+    with torch.device("meta"):  # of a copy: to build a model fills fields of its config in
+        wanted = _own_weights(Eagle3DraftModel(copy.deepcopy(config)))
+    try:
+        with safe_open(folder / "model.safetensors", framework="pt") as weights:
+            there = {name: weights.get_slice(name).get_shape() for name in weights.keys()}  # noqa: SIM118 - no mapping
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"cannot read {folder / 'model.safetensors'}: {error}") from error
+    if missing := sorted(set(wanted) - set(there)):
         raise CheckpointError(f"{folder} has no {', '.join(missing[:3])}: it is no draft, or damaged")
-    draft.load_state_dict({name: weights[name] for name in needed}, strict=False)
+    for name, weight in wanted.items():
+        if there[name] != list(weight.shape):
+            raise FitError(f"--init-from {folder}: {name} is {there[name]} there, {list(weight.shape)} here")
+
+
+def _own_weights(draft: Eagle3DraftModel) -> dict[str, torch.Tensor]:
+    """What a checkpoint holds: all but the target's."""
+    return {name: weight for name, weight in draft.state_dict().items() if not name.startswith("verifier_")}
+
+
+def _load(draft: Eagle3DraftModel, folder: Path) -> None:
+    weights = read_weights(folder)
+    draft.load_state_dict({name: weights[name] for name in _own_weights(draft)}, strict=False)
 
 
 def read_weights(folder: Path) -> dict[str, torch.Tensor]:

@@ -19,7 +19,7 @@ from pipeline.store.dataset import HiddenStateDataset
 from pipeline.store.manifest import read_manifest
 from pipeline.train import fit, vocabulary
 from pipeline.train.batches import StepBatches
-from pipeline.train.draft import draft_config, read_config, read_weights
+from pipeline.train.draft import check_start, draft_config, read_config, read_weights
 from pipeline.train.settings import TrainSettings
 from pipeline.train.split import split
 from pipeline.train.vocabulary import Vocabulary
@@ -128,7 +128,7 @@ def settle(settings: TrainSettings, *, written: Path | None = None) -> Job:
     attention = attention_of(settings.attention)
     config = draft_config(target, settings, fit.auxiliary_layers(manifest), words.size, attention)
     if settings.init_from:
-        fit.check_draft(settings.init_from, read_config(settings.init_from), config.to_dict())
+        check_start(settings.init_from, config)
     job = Job(
         settings=settings,
         target=target,
@@ -194,9 +194,7 @@ def _drafts_own(folder: Path, vocab_size: int) -> Vocabulary:
         raise FitError(
             f"--init-from {folder}: its vocabulary map t2d has {len(found.t2d)} tokens, the target {vocab_size}"
         )
-    mapped = torch.zeros(vocab_size, dtype=torch.bool)
-    mapped[found.target_ids.clamp(0, vocab_size - 1)] = True
-    if not torch.equal(mapped, found.t2d):
+    if not found.consistent:
         raise FitError(f"--init-from {folder}: its vocabulary maps d2t and t2d name different tokens")
     return found
 

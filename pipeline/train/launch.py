@@ -22,7 +22,8 @@ def launch(argv: list[str], processes: int) -> None:
         KeyboardInterrupt: they were interrupted.
     """
     torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-    command = [sys.executable, *torchrun, "--module", "pipeline", "train", *argv]
+    # Without "--" torchrun takes some of the stage's flags for abbreviations of its own.
+    command = [sys.executable, *torchrun, "--module", "--", "pipeline", "train", *argv]
     child = subprocess.Popen(command)
     try:
         code = child.wait()

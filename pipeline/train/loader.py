@@ -38,14 +38,15 @@ class Collate:
             ttt_steps: steps of training-time test.
             rows: of every batch, the rest padding, so that a compiled model sees one shape; None: as many as needed.
         """
-        self._make_rows = DraftRows(ttt_steps)
+        self._make_rows, self._least = DraftRows(ttt_steps), ttt_steps
         self._form = (hidden_size, layers, dataset.hidden_states_dtype)
         self._rows = rows
 
     def __call__(self, samples: Sequence[Rows]) -> Batch:
         """Batch of `[1, rows, ...]` tensors and `document_ids`, -1 where there is padding."""
         made = [self._make_rows(sample) for sample in samples]
-        needed = max(sum(len(rows["input_ids"]) for rows in made), 1)
+        # A process may have no sample of a step, and the draft shifts its input by up to ttt_steps rows.
+        needed = max(sum(len(rows["input_ids"]) for rows in made), self._least)
         pack = CollateFn(self._rows or needed, self._form[0], self._form[1], dtype=self._form[2])
         batch: Batch = pack(made)
         if torch.cuda.is_available():

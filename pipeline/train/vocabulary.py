@@ -49,6 +49,13 @@ class Vocabulary:
         return self.d2t + torch.arange(self.size)
 
     @property
+    def consistent(self) -> bool:
+        """Whether both maps name the same tokens of the target, each of them once."""
+        ids, words = self.target_ids, len(self.t2d)
+        within = bool(((ids >= 0) & (ids < words)).all()) and int(self.t2d.sum()) == self.size
+        return within and bool(self.t2d[ids].all()) and len(ids.unique()) == self.size
+
+    @property
     def digest(self) -> str:
         """sha256 over the map, in hex: of the target's ids as int64, after a line of JSON with both sizes."""
         head = json.dumps([self.size, len(self.t2d)]).encode() + b"\n"
@@ -131,11 +138,13 @@ def read(folder: Path, size: int) -> tuple[Vocabulary, dict[str, Any]]:
     try:
         d2t, t2d = (torch.from_numpy(np.load(folder / f"{name}-{size}.npy")) for name in ("d2t", "t2d"))
         about: dict[str, Any] = json.loads((folder / f"coverage-{size}.json").read_bytes())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError) as error:
         raise InputError(f"cannot read the vocabulary of size {size} in {folder}: {error}") from error
     found = Vocabulary(d2t, t2d)
-    if about.get("digest") != found.digest:
-        raise FitError(f"{folder}: coverage-{size}.json has digest {about.get('digest')}, the map is {found.digest}")
+    if about["digest"] != found.digest:
+        raise FitError(f"{folder}: coverage-{size}.json has digest {about['digest']}, the map is {found.digest}")
+    if not found.consistent:
+        raise FitError(f"{folder}: d2t-{size}.npy and t2d-{size}.npy name different tokens")
     return found, about
 
 
