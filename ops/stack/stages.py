@@ -8,9 +8,9 @@ from ops.stack.model import STACKS, Stack, load
 
 EXTRACT, TRAIN, SERVE = "extract", "train", "serve"
 STACK_OF: Mapping[str, str] = {
-    **dict.fromkeys(("target", "prepare", "regenerate", "extract", "verify", "store"), EXTRACT),
+    **dict.fromkeys(("target", "prepare", "extract", "verify", "store"), EXTRACT),
     **dict.fromkeys(("train", "estimate", "export"), TRAIN),
-    "evaluate": SERVE,
+    **dict.fromkeys(("regenerate", "evaluate"), SERVE),
 }
 """stage to the name of its stack"""
 STACK_NAMES = tuple(dict.fromkeys(STACK_OF.values()))

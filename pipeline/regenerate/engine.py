@@ -15,15 +15,15 @@ from typing import Any
 import torch
 
 from pipeline.errors import EngineError
-from pipeline.extract.engines.protocol import EngineOptions
-from pipeline.extract.engines.speculators import set_environment
 from pipeline.regenerate.generator import Answer, Request
 from pipeline.regenerate.job import Job
 
 STEP_TOKENS = 8192
 """Most tokens in a step. vLLM's own default depends on the GPU's memory, and a unit's steps must not."""
-STEP_DEADLINE = 300
-"""Seconds after which a step of several devices counts as hung: vLLM's own default."""
+MODALITIES = ("image", "video", "audio", "vision_chunk")
+"""all refused: text only"""
+CPU_KV_CACHE_GIB = "4"
+"""Room for keys and values on a CPU; unset, vLLM would claim half the memory."""
 
 
 class VllmGenerator:
@@ -41,10 +41,9 @@ class VllmGenerator:
         """
         settings = self._settings = job.settings
         self._stop = [] if stop_token is None else [stop_token]
-        _set_environment(job)
+        _set_environment()
         with _failures_told("the engine did not start"):
             # vLLM logs and reads the environment as it is imported.
-            from speculators.data_generation.vllm_hidden_states_generator import MODALITIES, VLLM_BLOCK_SIZE
             from vllm import EngineArgs, LLMEngine
 
             on_cpu = not torch.cuda.is_available()
@@ -60,14 +59,9 @@ class VllmGenerator:
                     trust_remote_code=settings.trust_remote_code,
                     limit_mm_per_prompt=dict.fromkeys(MODALITIES, 0),
                     enable_prefix_caching=True,
-                    # By vLLM's default of 128 on a CPU its attention asks for AMX where the CPU has it, and the wheels
-                    # that PyPI has are built without.
-                    block_size=VLLM_BLOCK_SIZE if on_cpu else None,
                     async_scheduling=False,
                     disable_log_stats=True,
                     enforce_eager=on_cpu,
-                    # vLLM 0.16's CPU kernel misreads slices that are not contiguous (DeepSeek's).
-                    compilation_config={"custom_ops": ["-rotary_embedding"] if on_cpu else []},
                 )
             )
 
@@ -118,24 +112,13 @@ def _answer(output: Any) -> Answer:
     return Answer(output.request_id, list(completion.token_ids), completion.finish_reason == "stop")
 
 
-def _set_environment(job: Job) -> None:
-    """What extraction sets, and the engine in this process."""
-    settings = job.settings
+def _set_environment() -> None:
+    """What vLLM reads from the environment only, before it is imported; but for the first, what the user set stays."""
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
-    set_environment(
-        EngineOptions(
-            target=job.target,
-            layer_ids=(),
-            dtype=job.dtype,
-            max_seq_len=job.max_model_len,
-            batch_size=settings.batch_size,
-            token_budget=STEP_TOKENS,
-            tp_size=settings.tp_size,
-            gpu_memory_utilization=settings.gpu_memory_utilization,
-            trust_remote_code=settings.trust_remote_code,
-            unit_deadline=STEP_DEADLINE // 2,
-        )
-    )
+    if not torch.cuda.is_available():
+        os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", CPU_KV_CACHE_GIB)
+        # vLLM has no multi-head latent attention on CPUs; DeepSeek's attention is then computed in its plain form.
+        os.environ.setdefault("VLLM_MLA_DISABLE", "1")
 
 
 @contextmanager

@@ -17,7 +17,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from tests.engines import CPU_ENVIRONMENT
-from tests.pipeline.regenerate.conftest import assistant, user
+from tests.serve.regenerate.conftest import assistant, user
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 ROWS: list[dict[str, Any]] = [

@@ -29,8 +29,8 @@ from pipeline.regenerate.folder import ResultFolder
 from pipeline.regenerate.job import settle
 from pipeline.regenerate.settings import parse
 from pipeline.store.lock import StoreLock
-from tests.pipeline.regenerate.conftest import Stage, assistant, user
-from tests.pipeline.regenerate.scripted import Scripted
+from tests.serve.regenerate.conftest import Stage, assistant, user
+from tests.serve.regenerate.scripted import Scripted
 
 RESULT = ("conversations.jsonl", "rejected.jsonl", "conversations.header.json")
 KILLS = 12

@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.prepare.rejection import Rejection
 from pipeline.regenerate.dialogue import Dialogue, Turn
-from tests.pipeline.regenerate.conftest import assistant, user
+from tests.serve.regenerate.conftest import assistant, user
 
 SYSTEM = {"role": "system", "content": "Be kind."}
 TOOL = {"role": "tool", "content": "21 degrees"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,23 +15,18 @@ from transformers import AutoTokenizer
 
 from pipeline.prepare.tokenizer import load_tokenizer
 from pipeline.regenerate import command
-from tests.pipeline.regenerate.scripted import Say, Scripted, echo
+from tests.serve.regenerate.scripted import Say, Scripted, echo
+
+
+@pytest.fixture(scope="session")
+def demo_target() -> Path:
+    """The materialised demo target, which the suite has the extract stack make."""
+    return Path(os.environ["EYAS_DEMO_TARGET"])
 
 
 @pytest.fixture(scope="session")
 def tokenizer(demo_target: Path) -> Any:
     return AutoTokenizer.from_pretrained(demo_target)
-
-
-@pytest.fixture(scope="session")
-def stack_json(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What says which stack this is: the environment's own where the tests run in one."""
-    own = Path(sys.prefix) / "stack.json"
-    if own.exists():
-        return own
-    file = tmp_path_factory.mktemp("stack") / "stack.json"
-    file.write_text(json.dumps({"name": "extract", "digest": "0" * 64}))
-    return file
 
 
 class Stage:

@@ -12,8 +12,8 @@ import pytest
 from pipeline.prepare import command as prepare
 from pipeline.regenerate.prompts import Prompts
 from tests.pipeline.prepare.templates import DROPS_TOOL_TURNS, STRIPS_EARLIER_THOUGHTS
-from tests.pipeline.regenerate.conftest import Stage, assistant, says, user
-from tests.pipeline.regenerate.scripted import Scripted, echo
+from tests.serve.regenerate.conftest import Stage, assistant, says, user
+from tests.serve.regenerate.scripted import Scripted, echo
 
 
 def prompts(*texts: str) -> list[dict[str, str]]:
