@@ -34,7 +34,7 @@ class Sizes:
     """of the shortest and of the longest sample"""
 
 
-SMALL = Sizes(32, 2, 64, 4, (0, 1, 2, 3), 256, samples=96, rows=(10, 40))
+SMALL = Sizes(32, 2, 64, 4, (0, 1, 2, 3), 256, samples=64, rows=(10, 40))
 DEMO = Sizes(576, 9, 1536, 30, (1, 14, 26, 29), 49_152, samples=300, rows=(130, 250))
 """of SmolLM2-135M-Instruct and its demo store"""
 

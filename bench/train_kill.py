@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import math
 import os
 import random
 import re
@@ -38,7 +39,7 @@ KEEP = 2
 FLAGS = {
     "draft-vocab-size": 128,
     "batch-tokens": 256,
-    "epochs": 4,
+    "epochs": 3,
     "learning-rate": 0.01,
     "checkpoint-steps": 2,
     "ttt-warmup-share": 0.5,
@@ -111,10 +112,14 @@ def in_child(arguments: list[str], folder: Path, kill_after: float | None = None
         except BaseException:  # noqa: BLE001 - a child must not go on as a second parent
             traceback.print_exc()
             os._exit(1)
-    if kill_after is not None:
-        time.sleep(kill_after)
+    deadline = time.perf_counter() + (math.inf if kill_after is None else kill_after)
+    ended, status = 0, 0
+    while not ended and (left := deadline - time.perf_counter()) > 0:
+        time.sleep(min(left, 0.01))
+        ended, status = os.waitpid(child, os.WNOHANG)
+    if not ended:
         os.kill(child, signal.SIGKILL)
-    _, status = os.waitpid(child, 0)
+        _, status = os.waitpid(child, 0)
     if not os.WIFSIGNALED(status) and os.WEXITSTATUS(status):
         sys.exit(f"a run failed by itself:\n{said.read_text()}")
     return os.WIFSIGNALED(status)
