@@ -69,10 +69,14 @@ def main(argv: list[str]) -> int:
 def kill_and_compare(arguments: list[str], folder: Path, given: argparse.Namespace) -> int:
     """So many kills, and what was found after each."""
     whole, killed = folder / "whole", folder / "killed"
-    started = time.perf_counter()
     in_child(arguments, whole)
-    duration = time.perf_counter() - started
     wanted, losses = contents(whole), losses_of(whole)
+    started = time.perf_counter()
+    in_child(arguments, killed)
+    duration = time.perf_counter() - started
+    if differing := differences(wanted, contents(killed)):
+        print("two uninterrupted runs differ:", *differing, sep="\n", file=sys.stderr)
+        return 1
     steps, checkpoints = len(losses), len(events(whole, "checkpoint"))
     print(f"a run: {steps} steps, {checkpoints} checkpoints, {duration:.2f} s; moments drawn with seed {given.seed}")
     rng, found, late = random.Random(given.seed), Counter[str](), 0  # noqa: S311 - not for secrets
