@@ -836,6 +836,47 @@ def bench_read(_: Context, store: str | None = None, folder: str | None = None) 
     stages.bench_alone("bench.read", *to_flags(flags))
 
 
+@task(
+    name="train",
+    **STAGE,
+    help={
+        "store": "train on this one's samples instead of made-up ones",
+        "model_path": "the store's target; what its manifest names when not given",
+        "folder": "where to write the data; runs/",
+        "steps": "optimizer steps of a turn",
+        "turns": "turns of each data path",
+        "workers": "of speculators' loader; as many as it starts by default when not given",
+    },
+)
+def bench_train(  # noqa: PLR0913, PLR0917 - the flags are the benchmark's own
+    _: Context,
+    store: str | None = None,
+    model_path: str | None = None,
+    folder: str | None = None,
+    steps: str | None = None,
+    turns: str | None = None,
+    workers: str | None = None,
+) -> None:
+    """Measure training from a store against speculators' own data path."""
+    flags = given(locals())
+    from ops import stages
+    from ops.flags import to_flags
+    from ops.stack.stages import TRAIN
+
+    stages.bench_alone("bench.train", *to_flags(flags), stack=TRAIN)
+
+
+@task(name="train-kill", **STAGE, help={"kills": "how many runs are killed", "seed": "of the moments"})
+def bench_train_kill(_: Context, kills: str | None = None, seed: str | None = None) -> None:
+    """Kill training at random moments and compare what comes of it."""
+    flags = given(locals())
+    from ops import stages
+    from ops.flags import to_flags
+    from ops.stack.stages import TRAIN
+
+    stages.bench_alone("bench.train_kill", *to_flags(flags), stack=TRAIN)
+
+
 def commands() -> Collection:
     """All commands, those about one thing in a group of their own."""
     stages = (regenerate, prepare, extract, verify, train, estimate, evaluate, export)
@@ -843,7 +884,7 @@ def commands() -> Collection:
     top.add_collection(Collection("store", store_merge, store_split, store_prune, store_stats, store_export))
     top.add_collection(Collection("patch", patch_status, patch_verify, patch_new, patch_refresh, patch_rebase))
     measured = (bench_extract, bench_compare, bench_scale, bench_store, bench_read, bench_kill, bench_kill_engine)
-    top.add_collection(Collection("bench", *measured))
+    top.add_collection(Collection("bench", *measured, bench_train, bench_train_kill))
     top.add_collection(Collection("stack", stack_lock, stack_show, stack_verify, stack_pin_nightly))
     return top
 

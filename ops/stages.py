@@ -109,9 +109,15 @@ def bench(module: str, *arguments: str) -> None:
     become([str(runtime.environment / "bin" / "python"), "-m", module, *where, *arguments], offline=True)
 
 
-def bench_alone(module: str, *arguments: str) -> None:
-    """Become a benchmark that needs neither target nor data."""
-    environment = ensure(load(STACKS / EXTRACT))
+def bench_alone(module: str, *arguments: str, stack: str = EXTRACT) -> None:
+    """Become a benchmark that needs neither target nor data.
+
+    Args:
+        module: the benchmark's module.
+        arguments: its flags.
+        stack: name of the stack that it runs in.
+    """
+    environment = ensure(load(STACKS / stack))
     become([str(environment / "bin" / "python"), "-m", module, *arguments], offline=True)
 
 

@@ -205,3 +205,30 @@ def test_the_store_to_verify_is_a_plain_argument(argv: list[str], monkeypatch: p
     monkeypatch.setattr(stages, "verify", lambda store, given: received.append(store))
     Program(namespace=tasks.commands()).run(["eyas", *argv], exit=False)
     assert received == ["runs/demo"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "stack"),
+    [
+        (["bench.read", "--store", "runs/demo/store"], "extract"),
+        (["bench.train", "--store", "runs/demo/store", "--model-path", "t", "--steps", "9", "--turns", "2"], "train"),
+        (["bench.train", "--folder", "runs", "--workers", "0"], "train"),
+        (["bench.train-kill", "--kills", "3", "--seed", "4"], "train"),
+    ],
+)
+def test_a_benchmark_runs_in_its_stack_with_flags_that_it_knows(
+    argv: list[str], stack: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import tasks
+    from ops.program import Program
+
+    ran: list[list[str]] = []
+    monkeypatch.setattr(stages, "ensure", lambda stack: Path("/environments", stack.name))
+    monkeypatch.setattr(stages, "become", lambda command, **_: ran.append(command))
+    Program(namespace=tasks.commands()).run(["eyas", *argv], exit=False)
+    ((python, _, module, *flags),) = ran
+    assert python == f"/environments/{stack}/bin/python"
+    assert module == argv[0].replace("-", "_")
+    assert flags == [f"{name}={value}" for name, value in zip(argv[1::2], argv[2::2], strict=True)]
+    source = (CHECKOUT / "bench" / f"{module.removeprefix('bench.')}.py").read_text(encoding="utf-8")
+    assert all(f'add_argument("{name}"' in source.replace("(\n        ", "(") for name in argv[1::2])
