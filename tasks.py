@@ -877,6 +877,27 @@ def bench_train_kill(_: Context, kills: str | None = None, seed: str | None = No
     stages.bench_alone("bench.train_kill", *to_flags(flags), stack=TRAIN)
 
 
+@task(
+    name="wrong-drafts",
+    **STAGE,
+    help={
+        "store": "states to train on",
+        "off_store": "of the same data, one layer further on each",
+        "held_out": "the store to estimate with",
+        "model_path": MODEL_HELP,
+        "output_dir": "folder for the drafts",
+    },
+)
+def bench_wrong_drafts(_: Context, store: str, off_store: str, held_out: str, model_path: str, output_dir: str) -> None:
+    """Train drafts with one mistake each and measure what it costs."""
+    flags = given(locals())
+    from ops import stages
+    from ops.flags import to_flags
+    from ops.stack.stages import TRAIN
+
+    stages.bench_alone("bench.wrong_drafts", *to_flags(flags), stack=TRAIN)
+
+
 def commands() -> Collection:
     """All commands, those about one thing in a group of their own."""
     stages = (regenerate, prepare, extract, verify, train, estimate, evaluate, export)
@@ -884,7 +905,7 @@ def commands() -> Collection:
     top.add_collection(Collection("store", store_merge, store_split, store_prune, store_stats, store_export))
     top.add_collection(Collection("patch", patch_status, patch_verify, patch_new, patch_refresh, patch_rebase))
     measured = (bench_extract, bench_compare, bench_scale, bench_store, bench_read, bench_kill, bench_kill_engine)
-    top.add_collection(Collection("bench", *measured, bench_train, bench_train_kill))
+    top.add_collection(Collection("bench", *measured, bench_train, bench_train_kill, bench_wrong_drafts))
     top.add_collection(Collection("stack", stack_lock, stack_show, stack_verify, stack_pin_nightly))
     return top
 
