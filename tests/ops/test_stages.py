@@ -207,6 +207,9 @@ def test_the_store_to_verify_is_a_plain_argument(argv: list[str], monkeypatch: p
     assert received == ["runs/demo"]
 
 
+PLACES = ("--model-path", "t", "--output-dir", "d")
+
+
 @pytest.mark.parametrize(
     ("argv", "stack"),
     [
@@ -214,10 +217,7 @@ def test_the_store_to_verify_is_a_plain_argument(argv: list[str], monkeypatch: p
         (["bench.train", "--store", "runs/demo/store", "--model-path", "t", "--steps", "9", "--turns", "2"], "train"),
         (["bench.train", "--folder", "runs", "--workers", "0"], "train"),
         (["bench.train-kill", "--kills", "3", "--seed", "4"], "train"),
-        (
-            "bench.wrong-drafts --store s --off-store o --held-out h --model-path t --output-dir d".split(),
-            "train",
-        ),
+        (["bench.wrong-drafts", "--store", "s", "--off-store", "o", "--held-out", "h", *PLACES], "train"),
     ],
 )
 def test_a_benchmark_runs_in_its_stack_with_flags_that_it_knows(
