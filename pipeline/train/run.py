@@ -17,6 +17,7 @@ from speculators.train.distributed import get_rank, maybe_destroy_distributed, m
 from speculators.train.logger import setup_metric_logger
 from speculators.train.trainer import TrainerConfig
 from speculators.utils.loading import load_model_layers
+from transformers.utils import logging as transformers_logging
 
 from pipeline.train import condition
 from pipeline.train.acceptance import Choices
@@ -154,6 +155,7 @@ def _logging(loggers: list[str], logs: Path) -> Iterator[None]:
     """What libraries have to say goes to logs/train.log, metrics to the loggers asked for."""
     os.environ["TRACKIO_DIR"] = str(logs.absolute() / "trackio")
     loguru_logger.disable("speculators")
+    transformers_logging.disable_progress_bar()
     setup_metric_logger(loggers, run_name=logs.absolute().parent.name, output_dir=logs / "tensorboard")
     handler = logging.FileHandler(logs / "train.log")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
