@@ -89,7 +89,7 @@ def test_own_data_reaches_the_stage_by_absolute_paths_and_can_be_read_there(
 
 @pytest.mark.parametrize(
     ("command", "stack"),
-    [("regenerate", "extract"), ("train", "train"), ("estimate", "train"), ("evaluate", "serve"), ("export", "train")],
+    [("regenerate", "serve"), ("train", "train"), ("estimate", "train"), ("evaluate", "serve"), ("export", "train")],
 )
 def test_a_command_runs_in_its_own_stack(recorder: Recorder, command: str, stack: str) -> None:
     run(command)
