@@ -71,13 +71,14 @@ def _run(options: argparse.Namespace, made_from: dict[str, Any]) -> None:
             print(f"prepare: up to date: {earlier.get('samples')} samples in {folder / DATA}")
             return
         print("prepare: redone because of " + "; ".join(differences))
+    from pipeline.prepare.encode import Encoder, Settings
     from pipeline.prepare.sample import Sampler
     from pipeline.prepare.tokenizer import load_tokenizer
 
     tokenizer = load_tokenizer(options.model_path, options.trust_remote_code)
-    sampler = Sampler(tokenizer, options.max_seq_len)
+    encoder = Encoder(tokenizer, Settings(max_seq_len=options.max_seq_len))
     rows = _Counted(options.input)
-    account = write_outcomes(folder, sampler.process(iter(rows)))
+    account = write_outcomes(folder, Sampler(encoder).process(iter(rows)))
     account.rows_read = rows.count
     counts = account.close()
     told = list(account.lines(options.max_seq_len))
@@ -85,7 +86,7 @@ def _run(options: argparse.Namespace, made_from: dict[str, Any]) -> None:
         reasons = "; ".join(told[1:]) or "the input is empty"
         raise NoSamplesError(f"no usable row: {reasons} (all of them: {publish_rejected(folder)})")
     made_from["tokenizer"]["vocab_size"] = len(tokenizer)
-    counts["chat_template_sha256"] = hashlib.sha256(sampler.template_source.encode()).hexdigest()
+    counts["chat_template_sha256"] = hashlib.sha256(encoder.template_source.encode()).hexdigest()
     publish(folder, made_from, counts)
     print("\n".join(f"prepare: {line}" for line in [*told, f"written to {folder / DATA}"]))
 

@@ -44,13 +44,16 @@ class Conversation:
 
     Attributes:
         id: the row's own id, if it has one.
-        messages: each with `role` and `content`.
+        messages: OpenAI's, as chat templates take them: `role`, `content` (text), and where a message has them
+            `reasoning_content` (text), `tool_calls` (with arguments as objects), `tool_call_id`, `name`.
         unfinished: the last answer was cut off: no end-of-turn token of the target's follows it.
+        tools: the functions that a template shows to the target, in OpenAI's form.
     """
 
     id: str | None
-    messages: list[dict[str, str]]
+    messages: list[dict[str, Any]]
     unfinished: bool = False
+    tools: list[dict[str, Any]] | None = None
 
 
 def parse(line: bytes) -> Conversation:

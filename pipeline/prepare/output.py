@@ -18,7 +18,7 @@ from pipeline.prepare.summary import Account
 PART = ".part"
 
 
-def write_outcomes(folder: Path, outcomes: Iterable[Sample | Rejected]) -> Account:
+def write_outcomes(folder: Path, outcomes: Iterable[list[Sample] | Rejected]) -> Account:
     """Write samples and rejections to their files under temporary names.
 
     Returns:
@@ -28,11 +28,12 @@ def write_outcomes(folder: Path, outcomes: Iterable[Sample | Rejected]) -> Accou
     with _part(folder / DATA) as data, _part(folder / REJECTED) as rejected:
         for outcome in outcomes:
             account.add(outcome)
-            if isinstance(outcome, Sample):
-                sample = {"id": outcome.id, "input_ids": outcome.input_ids, "loss_mask": outcome.loss_mask}
-                data.write(json.dumps(sample) + "\n")
-            else:
+            if isinstance(outcome, Rejected):
                 rejected.write(json.dumps(dataclasses.asdict(outcome), ensure_ascii=False) + "\n")
+                continue
+            for sample in outcome:
+                tokens = {"input_ids": sample.encoded.input_ids, "loss_mask": sample.encoded.loss_mask}
+                data.write(json.dumps({"id": sample.id, **tokens}) + "\n")
     return account
 
 

@@ -1,16 +1,14 @@
-"""A row to a tokenized sample."""
+"""Rows to tokenized samples."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from pipeline.prepare.conversation import Conversation, parse
-from pipeline.prepare.mask import mask
+from pipeline.prepare.conversation import parse
+from pipeline.prepare.encode import Encoded, Encoder
 from pipeline.prepare.rejection import Rejection
 from pipeline.prepare.source import Row
-from pipeline.prepare.template import Template
 
 
 @dataclass(frozen=True)
@@ -19,17 +17,11 @@ class Sample:
 
     Attributes:
         id: unique in the run.
-        input_ids: token ids.
-        loss_mask: 0 or 1 for each of them.
-        full_length: how many tokens it had before it was cut.
-        straddling: tokens that reach across an answer's border.
+        encoded: its tokens.
     """
 
     id: str
-    input_ids: list[int]
-    loss_mask: list[int]
-    full_length: int
-    straddling: int
+    encoded: Encoded
 
 
 @dataclass(frozen=True)
@@ -44,40 +36,31 @@ class Rejected:
 
 
 class Sampler:
-    """Makes samples with one tokenizer; remembers the ids it gave out."""
+    """Makes samples of rows; remembers the ids it gave out."""
 
-    def __init__(self, tokenizer: Any, max_seq_len: int) -> None:
-        self._tokenizer = tokenizer
-        self._template = Template(tokenizer)
-        self._max_seq_len = max_seq_len
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder = encoder
         self._ids: set[str] = set()
 
-    @property
-    def template_source(self) -> str:
-        """The chat template's text."""
-        return self._template.source
-
-    def process(self, rows: Iterator[Row]) -> Iterator[Sample | Rejected]:
-        """Turn every row into a sample or into its rejection, in order."""
+    def process(self, rows: Iterator[Row]) -> Iterator[list[Sample] | Rejected]:
+        """Turn every row into its samples or into its rejection, in order."""
         for row in rows:
             sample_id = row.default_id
             try:
                 conversation = parse(row.content)
                 sample_id = conversation.id or sample_id
-                yield self._sample(sample_id, conversation)
+                if sample_id in self._ids:
+                    raise Rejection("duplicate-id", f"an earlier sample has the id {sample_id!r}")
+                samples = named(sample_id, self._encoder.encode(conversation))
             except Rejection as why:
                 yield Rejected(row.source, row.line, sample_id, why.reason, why.detail)
+            else:
+                self._ids.add(sample_id)
+                yield samples
 
-    def _sample(self, sample_id: str, conversation: Conversation) -> Sample:
-        if sample_id in self._ids:
-            raise Rejection("duplicate-id", f"an earlier sample has the id {sample_id!r}")
-        masked = mask(self._tokenizer, self._template.render(conversation.messages, conversation.unfinished))
-        limit = self._max_seq_len
-        if not any(masked.loss_mask):
-            raise Rejection("no-trained-token", "none of its tokens lies inside an answer")
-        if not any(masked.loss_mask[:limit]):
-            first = masked.loss_mask.index(1) + 1
-            raise Rejection("answer-beyond-limit", f"its first trained token is number {first}, the limit is {limit}")
-        self._ids.add(sample_id)
-        length = len(masked.input_ids)
-        return Sample(sample_id, masked.input_ids[:limit], masked.loss_mask[:limit], length, masked.straddling)
+
+def named(row_id: str, encoded: list[Encoded]) -> list[Sample]:
+    """The samples of one row: the only one has the row's id, of several each has its number behind it, from 1."""
+    if len(encoded) == 1:
+        return [Sample(row_id, encoded[0])]
+    return [Sample(f"{row_id}#{number}", one) for number, one in enumerate(encoded, 1)]

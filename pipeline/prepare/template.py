@@ -16,7 +16,7 @@ from pipeline.errors import SettingsError
 from pipeline.prepare.rejection import Rejection
 
 GENERATION_TAG = re.compile(r"\{%-?\s*generation\s*-?%\}")
-Messages = list[dict[str, str]]
+Messages = list[dict[str, Any]]
 Span = tuple[int, int]
 
 

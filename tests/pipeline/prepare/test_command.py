@@ -286,8 +286,8 @@ def test_code_from_the_target_runs_only_when_asked_for(run: Run, target: Path, t
 
 
 def test_account_that_does_not_close_stops_the_run() -> None:
-    account = Account(rows_read=3, samples=1, rejected={"not-json": 1})
-    with pytest.raises(AccountError, match="3 rows read, but 1 samples and 1 rejected"):
+    account = Account(rows_read=3, rows_used=1, rejected={"not-json": 1})
+    with pytest.raises(AccountError, match="3 rows read, but 1 used and 1 rejected"):
         account.close()
 
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pipeline.prepare.encode import Encoder, Settings
 from pipeline.prepare.sample import Rejected, Sample, Sampler
 from pipeline.prepare.source import Row
 from tests.pipeline.prepare.conftest import talk
@@ -15,7 +16,8 @@ from tests.pipeline.prepare.conftest import talk
 def outcomes(tokenizer: Any, rows: list[Any], max_seq_len: int = 2048) -> list[Sample | Rejected]:
     lines = [row if isinstance(row, bytes) else json.dumps(row).encode() for row in rows]
     numbered = (Row("chats.jsonl", number, line) for number, line in enumerate(lines, 1))
-    return list(Sampler(tokenizer, max_seq_len).process(numbered))
+    encoder = Encoder(tokenizer, Settings(max_seq_len=max_seq_len))
+    return [one for row in Sampler(encoder).process(numbered) for one in (row if isinstance(row, list) else [row])]
 
 
 def test_row_without_an_id_is_named_after_its_file_and_line(tokenizer: Any) -> None:
@@ -45,12 +47,15 @@ def test_sample_of_exactly_the_limit_is_whole_and_a_longer_one_is_cut_on_the_rig
     row = {"messages": talk("Hi", "One two three four five")}
     (whole,) = outcomes(tokenizer, [row])
     assert isinstance(whole, Sample)
-    length = len(whole.input_ids)
+    length = len(whole.encoded.input_ids)
     assert outcomes(tokenizer, [row], length) == [whole]
     (cut,) = outcomes(tokenizer, [row], length - 3)
     assert isinstance(cut, Sample)
-    assert (cut.input_ids, cut.loss_mask) == (whole.input_ids[:-3], whole.loss_mask[:-3])
-    assert cut.full_length == length
+    assert (cut.encoded.input_ids, cut.encoded.loss_mask) == (
+        whole.encoded.input_ids[:-3],
+        whole.encoded.loss_mask[:-3],
+    )
+    assert cut.encoded.full_length == length
 
 
 def test_an_unfinished_answer_ends_the_sample_with_its_last_word_and_no_end_of_turn(tokenizer: Any) -> None:
@@ -60,10 +65,10 @@ def test_an_unfinished_answer_ends_the_sample_with_its_last_word_and_no_end_of_t
     assert isinstance(whole, Sample)
     assert isinstance(cut, Sample)
     answer = tokenizer("One, two, three and", add_special_tokens=False)["input_ids"]
-    assert cut.input_ids[-len(answer) :] == answer
-    assert sum(cut.loss_mask) == len(answer)
-    assert whole.input_ids[: len(cut.input_ids) + 1] == [*cut.input_ids, tokenizer.eos_token_id]
-    assert sum(whole.loss_mask) == len(answer) + 1
+    assert cut.encoded.input_ids[-len(answer) :] == answer
+    assert sum(cut.encoded.loss_mask) == len(answer)
+    assert whole.encoded.input_ids[: len(cut.encoded.input_ids) + 1] == [*cut.encoded.input_ids, tokenizer.eos_token_id]
+    assert sum(whole.encoded.loss_mask) == len(answer) + 1
 
 
 @pytest.mark.parametrize("marked", [0, 1])
@@ -79,7 +84,7 @@ def test_first_trained_token_decides_whether_a_cut_sample_is_kept(tokenizer: Any
     row = {"messages": talk("Hi", "One two three")}
     (whole,) = outcomes(tokenizer, [row])
     assert isinstance(whole, Sample)
-    first = whole.loss_mask.index(1)
+    first = whole.encoded.loss_mask.index(1)
     assert isinstance(outcomes(tokenizer, [row], first + 1)[0], Sample)
     (rejected,) = outcomes(tokenizer, [row], first)
     assert isinstance(rejected, Rejected)
@@ -111,9 +116,9 @@ def test_whatever_a_row_holds_it_becomes_a_sound_sample_or_is_rejected(tokenizer
     assert len(made) == len(rows)
     for one in made:
         if isinstance(one, Sample):
-            assert len(one.input_ids) == len(one.loss_mask)
-            assert 1 in one.loss_mask
-            assert set(one.loss_mask) <= {0, 1}
+            assert len(one.encoded.input_ids) == len(one.encoded.loss_mask)
+            assert 1 in one.encoded.loss_mask
+            assert set(one.encoded.loss_mask) <= {0, 1}
         else:
             assert one.reason
             assert one.detail.isprintable()
