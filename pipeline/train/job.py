@@ -228,10 +228,11 @@ def attention_of(asked: str) -> str:
 
 
 def dtype_of(asked: str) -> torch.dtype:
-    """The dtype to compute in; a CPU with matrix units for bfloat16 is four times as fast with it."""
+    """The dtype to compute in; a CPU that multiplies matrices of bfloat16 itself is four to five times as fast with it."""
     if asked == "auto":
-        fast = torch.cuda.is_available() or torch.cpu._is_amx_tile_supported()
-        return torch.bfloat16 if fast else torch.float32
+        # Tiles are Intel's way, dot products of 512 bits AMD's too; torch has no public name for either.
+        on_cpu = torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
+        return torch.bfloat16 if torch.cuda.is_available() or on_cpu else torch.float32
     chosen: torch.dtype = getattr(torch, asked)
     return chosen
 
