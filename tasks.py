@@ -543,6 +543,14 @@ def doctor(_: Context) -> None:
     report()
 
 
+@task(name="clean", help={"dry_run": "only say what would be removed"})
+def clean(_: Context, dry_run: bool = False) -> None:
+    """Remove environments of older locks and patches from the cache."""
+    from ops import clean as cleaning
+
+    cleaning.clean(dry_run=dry_run)
+
+
 STORE_HELP = "folder of a complete store, or of a run: runs/demo"
 
 
@@ -901,7 +909,7 @@ def bench_wrong_drafts(_: Context, store: str, off_store: str, held_out: str, mo
 def commands() -> Collection:
     """All commands, those about one thing in a group of their own."""
     stages = (regenerate, prepare, extract, verify, train, estimate, evaluate, export)
-    top = Collection(*stages, pipeline, build, smoke, shell, logs, stop, test, lint, doctor)
+    top = Collection(*stages, pipeline, build, smoke, shell, logs, stop, test, lint, doctor, clean)
     top.add_collection(Collection("store", store_merge, store_split, store_prune, store_stats, store_export))
     top.add_collection(Collection("patch", patch_status, patch_verify, patch_new, patch_refresh, patch_rebase))
     measured = (bench_extract, bench_compare, bench_scale, bench_store, bench_read, bench_kill, bench_kill_engine)

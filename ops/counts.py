@@ -24,11 +24,13 @@ class Counts:
 
 
 def read_report(report: Path) -> Counts:
-    """Outcomes of a JUnit XML report; none where there is no report, as after a breakdown."""
-    if not report.is_file():
+    """Outcomes of a JUnit XML report; none where there is no whole one, as after a breakdown or on a full disk."""
+    try:
+        root = ElementTree.parse(report).getroot()  # noqa: S314 - pytest has just written it
+    except (FileNotFoundError, ElementTree.ParseError):
         return Counts()
     total = Counts()
-    for suite in ElementTree.parse(report).getroot().iter("testsuite"):  # noqa: S314 - pytest has just written it
+    for suite in root.iter("testsuite"):
         number = {key: int(suite.get(key, 0)) for key in ("tests", "failures", "errors", "skipped")}
         failed = number["failures"] + number["errors"]
         total += Counts(number["tests"] - failed - number["skipped"], failed, number["skipped"])

@@ -66,6 +66,12 @@ def test_a_breakdown_without_a_report_is_a_failure(tmp_path: Path) -> None:
     assert judge(read_report(tmp_path / "junit.xml"), 139) == Counts(failed=1)
 
 
+def test_a_report_that_a_full_disk_cut_off_is_a_failure(tmp_path: Path) -> None:
+    for content in ("", "<testsuites><testsuite tests='3'"):
+        (tmp_path / "junit.xml").write_text(content)
+        assert judge(read_report(tmp_path / "junit.xml"), 1) == Counts(failed=1)
+
+
 def test_a_breakdown_after_tests_that_passed_is_a_failure() -> None:
     assert judge(Counts(passed=3), 1) == Counts(passed=3, failed=1)
 
