@@ -223,7 +223,7 @@ def attention_of(asked: str) -> str:
     if asked == "auto":
         return "flex" if torch.cuda.is_available() else "sdpa"
     if asked == "flash":
-        raise SettingsError("--attention flash: flash-attn is not installed in this environment: use flex or sdpa")
+        raise SettingsError("--attention flash: flash-attn has no mask for training-time test: use flex or sdpa")
     return asked
 
 

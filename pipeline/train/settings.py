@@ -78,9 +78,9 @@ class TrainSettings:
     loss: str = "kl_div"
     """one of speculators' losses (kl_div, rkl, jsd, ce, tv, nla, lk_hybrid), or a JSON object of weights by loss"""
     attention: Attention = "auto"
-    """flex, sdpa, eager or flash; auto: flex on GPUs, sdpa on CPUs"""
+    """flex, sdpa or eager; auto: flex on GPUs, sdpa on CPUs. flash is refused: it has no mask for training-time test"""
     dtype: Dtype = "auto"
-    """what the draft computes in, its weights being float32; auto: bfloat16 on GPUs and on CPUs with AMX, or float32"""
+    """what the draft computes in, its weights being float32; auto: bfloat16 on GPUs and on CPUs that multiply it, or float32"""
     nproc: int = 1
     """processes, each with a GPU of its own if there are any"""
     checkpoint_steps: int = 0
