@@ -211,7 +211,7 @@ def test_a_draft_config_that_is_not_there_is_refused(target: Path, store: Path, 
     ("flags", "error", "told"),
     [
         ({"batch_tokens": 4}, SettingsError, "--batch-tokens 4 is less than the longest sample has"),
-        ({"attention": "flash"}, SettingsError, "--attention flash: flash-attn is not installed"),
+        ({"attention": "flash"}, SettingsError, "--attention flash: flash-attn has no mask"),
         ({"loss": "mse"}, SettingsError, "--loss: Unknown loss function 'mse'"),
         ({"loggers": "wandb"}, SettingsError, "--loggers knows tensorboard and trackio, not wandb"),
         ({"validation_share": 1.5}, SettingsError, "--validation-share must be above 0 and below 1"),
