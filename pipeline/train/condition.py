@@ -7,6 +7,9 @@ stored draft has the published form and gives the same numbers. The scales are p
 
 `fc` begins as the ridge regression from these states to what the draft's residual stream should hold: the target's own
 last state one token later, of root mean square 1 as the final norm sees it.
+
+While it trains, normal noise may be added to the scaled states: a draft that reads a few hundred thousand exact rows
+again and again learns them by heart (EAGLE's first training code added uniform noise to its features for the same reason).
 """
 
 from __future__ import annotations
@@ -38,12 +41,13 @@ class Condition:
     """float32 `[hidden, auxiliary layers * hidden]`: of `fc` for states divided by these"""
 
 
-def measure(dataset: HiddenStateDataset, numbers: Sequence[int]) -> Condition:
+def measure(dataset: HiddenStateDataset, numbers: Sequence[int], noise: float = 0.0) -> Condition:
     """Look at samples, in this order, until there are enough rows.
 
     Args:
         dataset: of states, the target's last layer the last one.
         numbers: of the samples that train.
+        noise: standard deviation of what training adds to the scaled states; the regression expects it.
     """
     squares, count = torch.zeros(()), 0
     for states, _ in _pairs(dataset, numbers):
@@ -55,7 +59,8 @@ def measure(dataset: HiddenStateDataset, numbers: Sequence[int]) -> Condition:
         inputs = states / scales
         gram += (inputs.T @ inputs).double()
         cross = cross + (inputs.T @ last).double()
-    gram.diagonal().add_(_RIDGE * max(count, 1))
+    # Noise of this size on every input would add its square there, in the mean.
+    gram.diagonal().add_((_RIDGE + noise**2) * max(count, 1))
     return Condition(scales, torch.linalg.solve(gram, cross).T.float().contiguous())
 
 
@@ -75,18 +80,20 @@ def _pairs(dataset: HiddenStateDataset, numbers: Sequence[int]) -> Iterator[tupl
             return
 
 
-def apply(draft: Eagle3DraftModel, condition: Condition, *, start: bool) -> None:
+def apply(draft: Eagle3DraftModel, condition: Condition, *, start: bool, noise: float = 0.0) -> None:
     """Have a draft's `fc` compute with scaled states; what is saved and loaded are the weights for unscaled ones.
 
     Args:
         draft: with weights for unscaled states.
         condition: of the states it is trained on.
         start: give `fc` the regression's weights.
+        noise: standard deviation of what is added to the scaled states while the draft is in training mode.
     """
     fc, scales = draft.fc, condition.scales
 
     def divide(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor]:
-        return (inputs[0] / scales.to(inputs[0]),)
+        scaled = inputs[0] / scales.to(inputs[0])
+        return (scaled + noise * torch.randn_like(scaled) if noise and draft.training else scaled,)
 
     def fold(module: Any, state: dict[str, torch.Tensor], prefix: str, local: Any) -> None:
         state[f"{prefix}weight"] = state[f"{prefix}weight"] / scales.to(fc.weight.device)

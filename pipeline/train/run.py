@@ -55,7 +55,8 @@ def run(job: Job) -> Json:
         # A norm before the projection does the scaling.
         if not settings.norm_before_fc:
             begins = settings.start == "regression" and not settings.init_from
-            condition.apply(draft, condition.measure(job.dataset, job.training), start=begins)
+            found = condition.measure(job.dataset, job.training, settings.state_noise)
+            condition.apply(draft, found, start=begins, noise=settings.state_noise)
         with progress:
             trainer = _trainer(job, draft, progress)
             progress.event("start", step=trainer.position.step, steps=job.steps, processes=settings.nproc)

@@ -48,6 +48,9 @@ class TrainSettings:
     state, out of the training data; random: as initialised"""
     train_lm_head: bool = False
     """train the output layer too, which begins with the target's rows"""
+    state_noise: float = 0.0
+    """normal noise on the auxiliary states while training, relative to each dimension's root mean square: against
+    learning few samples by heart"""
     validation_share: float = 0.1
     """share of the samples that are held out to choose the best checkpoint by"""
     seed: int = 0
@@ -102,7 +105,7 @@ class TrainSettings:
         for name in ("draft_vocab_size", "max_steps"):
             if getattr(self, name) is not None:
                 _at_least(name, getattr(self, name), 1)
-        for name in ("checkpoint_steps", "checkpoint_minutes", "weight_decay", "seed"):
+        for name in ("checkpoint_steps", "checkpoint_minutes", "weight_decay", "seed", "state_noise"):
             _at_least(name, getattr(self, name), 0)
         for name, low, high in (("validation_share", 0, 1), ("learning_rate", 0, math.inf), ("ttt_decay", 0, math.inf)):
             value = getattr(self, name)
@@ -113,6 +116,10 @@ class TrainSettings:
         for name in ("warmup_share", "ttt_warmup_share"):
             if not 0 <= getattr(self, name) <= 1:
                 raise SettingsError(f"{_flag(name)} must be between 0 and 1, not {getattr(self, name)}")
+        if self.state_noise and self.norm_before_fc:
+            raise SettingsError(
+                "--state-noise is relative to states that --norm-before-fc normalises: give one of them"
+            )
         if unknown := set(self.logger_names) - set(LOGGERS):
             raise SettingsError(f"--loggers knows {' and '.join(LOGGERS)}, not {', '.join(sorted(unknown))}")
 

@@ -88,3 +88,39 @@ def test_without_the_regression_a_draft_begins_as_it_was(tmp_path: Path, dataset
     before = draft.state_dict()["fc.weight"].clone()
     condition.apply(draft, condition.measure(dataset, [0]), start=False)
     assert torch.equal(draft.state_dict()["fc.weight"], before)
+
+
+def test_noise_is_added_while_training_alone_and_is_as_large_as_said(
+    tmp_path: Path, dataset: HiddenStateDataset
+) -> None:
+    draft = make_draft(tmp_path / "one", tmp_path / "target")
+    found = condition.measure(dataset, [0, 1, 2])
+    condition.apply(draft, found, start=False, noise=0.5)
+    draft.fc = torch.nn.utils.parametrize.register_parametrization(  # its output is then the scaled states' sum
+        draft.fc, "weight", _Ones()
+    )
+    states = dataset[4]["hidden_states"][:, :-1].flatten(1).repeat(200, 1)
+    torch.manual_seed(0)
+    draft.train()
+    noise = (draft.fc(states) - (states / found.scales).sum(1, keepdim=True))[:, 0]
+    assert abs(float(noise.std()) / (0.5 * AUX**0.5) - 1) < 0.05
+    assert abs(float(noise.mean())) < 0.1 * AUX**0.5
+    draft.eval()
+    assert torch.allclose(draft.fc(states)[:, 0], (states / found.scales).sum(1), rtol=1e-4, atol=1e-4)
+
+
+class _Ones(torch.nn.Module):
+    def forward(self, weight: torch.Tensor) -> torch.Tensor:
+        return torch.ones_like(weight)
+
+
+def test_the_start_expects_the_noise(dataset: HiddenStateDataset) -> None:
+    numbers = list(range(20))
+    found = condition.measure(dataset, numbers, noise=0.5)
+    inputs, outputs = pairs(dataset, numbers)
+    scaled = inputs / found.scales.numpy()
+    # The same rows many times, each with noise of its own, by ordinary least squares.
+    rng = np.random.default_rng(0)
+    noisy = np.vstack([scaled + 0.5 * rng.standard_normal(scaled.shape) for _ in range(400)])
+    expected, *_ = np.linalg.lstsq(noisy, np.vstack([outputs] * 400), rcond=None)
+    assert np.allclose(found.weight.numpy(), expected.T, atol=2e-2)
