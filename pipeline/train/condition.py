@@ -9,7 +9,7 @@ stored draft has the published form and gives the same numbers. The scales are p
 last state one token later, of root mean square 1 as the final norm sees it.
 
 While it trains, normal noise may be added to the scaled states: a draft that reads a few hundred thousand exact rows
-again and again learns them by heart (EAGLE's first training code added uniform noise to its features for the same reason).
+again and again learns them by heart. EAGLE's first training code added uniform noise to its features, for that reason.
 """
 
 from __future__ import annotations

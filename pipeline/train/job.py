@@ -228,7 +228,7 @@ def attention_of(asked: str) -> str:
 
 
 def dtype_of(asked: str) -> torch.dtype:
-    """The dtype to compute in; a CPU that multiplies matrices of bfloat16 itself is four to five times as fast with it."""
+    """The dtype to compute in; a CPU that multiplies bfloat16 itself is four to five times as fast with it."""
     if asked == "auto":
         # Tiles are Intel's way, dot products of 512 bits AMD's too; torch has no public name for either.
         on_cpu = torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
