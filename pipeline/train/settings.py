@@ -83,7 +83,7 @@ class TrainSettings:
     attention: Attention = "auto"
     """flex, sdpa or eager; auto: flex on GPUs, sdpa on CPUs. flash is refused: it has no mask for training-time test"""
     dtype: Dtype = "auto"
-    """what the draft computes in, its weights being float32; auto: bfloat16 on GPUs and CPUs that multiply it, or float32"""
+    """what the draft computes in, its weights being float32; auto: bfloat16 on what multiplies it itself, or float32"""
     nproc: int = 1
     """processes, each with a GPU of its own if there are any"""
     checkpoint_steps: int = 0
