@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pipeline.prepare.conversation import Conversation
-from pipeline.prepare.mask import mask
+from pipeline.prepare.cut import windows
+from pipeline.prepare.literal import Hidden
+from pipeline.prepare.mask import Masked, masks
 from pipeline.prepare.rejection import Rejection
-from pipeline.prepare.template import Template
+from pipeline.prepare.settings import Settings
+from pipeline.prepare.template import Rendered, Template
 
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """What a run may choose about samples."""
-
-    max_seq_len: int = 2048
-    """longest sample, in tokens"""
+__all__ = ["Encoded", "Encoder", "Settings"]
 
 
 @dataclass(frozen=True)
@@ -28,12 +26,14 @@ class Encoded:
         loss_mask: 0 or 1 for each of them; 1 where the target itself would have produced the token.
         full_length: how many tokens it had before it was cut.
         straddling: tokens that reach across an answer's border.
+        rewritten: whether it was made for an answer that the template renders otherwise once later turns are there.
     """
 
     input_ids: list[int]
     loss_mask: list[int]
     full_length: int
     straddling: int
+    rewritten: bool = False
 
 
 class Encoder:
@@ -41,7 +41,7 @@ class Encoder:
 
     def __init__(self, tokenizer: Any, settings: Settings) -> None:
         self._tokenizer = tokenizer
-        self._template = Template(tokenizer)
+        self._template = Template(tokenizer, settings.day)
         self._settings = settings
 
     @property
@@ -55,12 +55,73 @@ class Encoder:
         Raises:
             Rejection: nothing of it can be trained on, or its mask is not certain.
         """
-        masked = mask(self._tokenizer, self._template.render(conversation.messages, conversation.unfinished))
-        limit = self._settings.max_seq_len
-        if not any(masked.loss_mask):
-            raise Rejection("no-trained-token", "none of its tokens lies inside an answer")
-        if not any(masked.loss_mask[:limit]):
-            first = masked.loss_mask.index(1) + 1
-            raise Rejection("answer-beyond-limit", f"its first trained token is number {first}, the limit is {limit}")
-        length = len(masked.input_ids)
-        return [Encoded(masked.input_ids[:limit], masked.loss_mask[:limit], length, masked.straddling)]
+        [found] = self.encode_many([conversation])
+        if isinstance(found, Rejection):
+            raise found
+        return found
+
+    def encode_many(self, conversations: Sequence[Conversation]) -> list[list[Encoded] | Rejection]:
+        """The same for several, each by itself, with one call of the tokenizer for all of them."""
+        rendered = [self._rendered(conversation) for conversation in conversations]
+        texts = [text for one in rendered if not isinstance(one, Rejection) for text in one]
+        masked = iter(masks(self._tokenizer, texts))
+        found: list[list[Encoded] | Rejection] = []
+        for one in rendered:
+            if isinstance(one, Rejection):
+                found.append(one)
+                continue
+            try:
+                found.append(self._samples([(text, next(masked)) for text in one]))
+            except Rejection as why:
+                found.append(why)
+        return found
+
+    def _rendered(self, conversation: Conversation) -> list[Rendered] | Rejection:
+        messages, tools = conversation.messages, conversation.tools
+        hidden = None
+        try:
+            if self._settings.special_tokens == "reject":
+                self._template.refuse_special_tokens(messages)
+            elif self._settings.special_tokens == "literal":
+                hidden = Hidden(self._template.special)
+                messages, tools = hidden.hide(messages), hidden.hide(tools)
+            texts = self._template.texts(
+                messages, tools, unfinished=conversation.unfinished, hidden=hidden if hidden else None
+            )
+        except Rejection as why:
+            return why
+        if self._settings.train_on == "last":
+            *_, last = sorted(texts, key=lambda text: text.answers[-1][1])
+            return [Rendered(last.text, last.answers[-1:], last.hidden, last.rewritten)]
+        return texts
+
+    def _samples(self, masked: Sequence[tuple[Rendered, Masked | Rejection]]) -> list[Encoded]:
+        samples: list[Encoded] = []
+        refused: list[Rejection] = []
+        for rendered, one in masked:
+            try:
+                if isinstance(one, Rejection):
+                    raise one
+                samples += self._cut(one, rewritten=rendered.rewritten)
+            except Rejection as why:
+                refused.append(why)
+        if not samples:
+            raise refused[0]
+        return samples
+
+    def _cut(self, masked: Masked, *, rewritten: bool) -> list[Encoded]:
+        settings, length = self._settings, len(masked.input_ids)
+        found = []
+        for window in windows(masked.loss_mask, settings.max_seq_len, settings.truncate):
+            here = slice(window.start, window.stop)
+            trained = masked.loss_mask[here]
+            for at in range(max(0, window.trains_from - window.start)):
+                trained[at] = 0
+            if sum(trained) >= settings.min_trained_tokens:
+                # Straddling tokens are those of the whole text: it is counted with its first sample.
+                straddling = 0 if found else masked.straddling
+                found.append(Encoded(masked.input_ids[here], trained, length, straddling, rewritten))
+        if not found:
+            detail = f"no sample of it has {settings.min_trained_tokens} trained tokens"
+            raise Rejection("too-few-trained-tokens", detail)
+        return found

@@ -6,9 +6,12 @@ the prompt too; the target, which reads its prompt in whole tokens, would never 
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pipeline.prepare.literal import Hidden
 from pipeline.prepare.rejection import Rejection
 from pipeline.prepare.template import Rendered, Span
 
@@ -40,18 +43,94 @@ def mask(tokenizer: Any, rendered: Rendered) -> Masked:
         Ids and mask.
 
     Raises:
-        Rejection: the tokenizer is not a fast one and a border lies inside a token.
+        Rejection: a border cannot be found in the tokens, or text that looks like special tokens cannot be kept from
+            becoming them.
     """
-    if tokenizer.is_fast:
-        encoding = tokenizer(rendered.text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-        return _by_offsets(encoding["input_ids"], encoding["offset_mapping"], rendered)
-    return _by_prefixes(tokenizer, rendered)
+    [masked] = masks(tokenizer, [rendered])
+    if isinstance(masked, Rejection):
+        raise masked
+    return masked
 
 
-def _by_offsets(input_ids: list[int], offsets: list[Span], rendered: Rendered) -> Masked:
+def masks(tokenizer: Any, texts: Sequence[Rendered]) -> list[Masked | Rejection]:
+    """The same for several, a fast tokenizer's in one call."""
+    found: list[Masked | Rejection | None] = [None] * len(texts)
+    plain = []
+    for place, rendered in enumerate(texts):
+        if tokenizer.is_fast and not rendered.hidden:
+            plain.append(place)
+            continue
+        try:
+            found[place] = _literal(tokenizer, rendered) if rendered.hidden else _by_prefixes(tokenizer, rendered)
+        except Rejection as why:
+            found[place] = why
+    if plain:
+        encoding = tokenizer(
+            [texts[place].text for place in plain],
+            add_special_tokens=False,
+            return_offsets_mapping=True,
+            return_attention_mask=False,
+            return_token_type_ids=False,
+            verbose=False,
+        )
+        for place, ids, offsets in zip(plain, encoding["input_ids"], encoding["offset_mapping"], strict=True):
+            found[place] = _by_offsets(ids, offsets, texts[place].text, texts[place].answers)
+    return [one for one in found if one is not None]
+
+
+def _literal(tokenizer: Any, rendered: Rendered) -> Masked:
+    """A text with strings in it that look like special tokens and are to be ordinary text."""
+    if not tokenizer.is_fast:
+        raise Rejection("special-token-in-text", "this tokenizer cannot read what looks like a special token as text")
+    hidden, text = rendered.hidden or Hidden(re.compile("(?!)")), rendered.text
+    special = hidden.special
+    # First with private characters in their place: if pieces give what the whole gives, pieces may be trusted.
+    whole = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+    if _in_pieces(tokenizer, text, special, lambda piece: piece)[0] != whole:
+        raise Rejection("special-token-in-text", "this tokenizer reads text around special tokens otherwise in pieces")
+    ids, offsets = _in_pieces(tokenizer, text, special, hidden.restore)
+    place = hidden.places(text)
+    return _by_offsets(ids, offsets, hidden.restore(text), [(place(start), place(end)) for start, end in rendered.answers])
+
+
+def _in_pieces(
+    tokenizer: Any, text: str, special: re.Pattern[str], restored: Callable[[str], str]
+) -> tuple[list[int], list[Span]]:
+    """Tokens and their places, the special tokens in `text` alone being special."""
+    ids: list[int] = []
+    offsets: list[Span] = []
+    at = 0
+
+    def ordinary(piece: str) -> None:
+        nonlocal at
+        piece = restored(piece)
+        encoding = tokenizer(
+            piece,
+            add_special_tokens=False,
+            split_special_tokens=True,
+            return_offsets_mapping=True,
+            verbose=False,
+        )
+        ids.extend(encoding["input_ids"])
+        offsets.extend((at + start, at + end) for start, end in encoding["offset_mapping"])
+        at += len(piece)
+
+    before = 0
+    for found in special.finditer(text):
+        if found.start() > before:
+            ordinary(text[before : found.start()])
+        ids.append(tokenizer.convert_tokens_to_ids(found.group()))
+        offsets.append((at, at + len(found.group())))
+        at, before = at + len(found.group()), found.end()
+    if before < len(text):
+        ordinary(text[before:])
+    return ids, offsets
+
+
+def _by_offsets(input_ids: list[int], offsets: list[Span], text: str, answers: list[Span]) -> Masked:
     loss_mask = [0] * len(input_ids)
     straddling = covered = 0
-    pending = list(reversed(rendered.answers))
+    pending = list(reversed(answers))
     for place, (start, end) in enumerate(offsets):
         # Some tokenizers leave a word's leading space out of its offsets; what no token covers is the next one's.
         begin, covered = min(start, covered), max(end, covered)
@@ -61,7 +140,7 @@ def _by_offsets(input_ids: list[int], offsets: list[Span], rendered: Rendered) -
             continue
         first, last = pending[-1]
         # An end-of-turn token may swallow the white space behind it (`rstrip`); it is produced all the same.
-        if first <= begin and (end <= last or rendered.text[last:end].isspace()):
+        if first <= begin and (end <= last or text[last:end].isspace()):
             loss_mask[place] = 1
         else:
             straddling += 1

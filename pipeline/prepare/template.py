@@ -1,151 +1,239 @@
-"""A target's chat template: a conversation to text, and where in that text the target's own answers stand.
+"""A conversation to the texts that a target reads, and where in them its own answers stand.
 
-The answers' places come from the template itself where its author marked them (`{% generation %}`). Otherwise they are
-found by rendering: what the template adds to a prompt when the answer is given is the answer. For that the
-rendering up to a turn must be a prefix of the whole. A template that renders earlier turns differently once later ones
-are there fails this, and the conversation is rejected.
+An answer is what follows the text that asked for it, up to its end-of-turn token: the conversation up to the answer is
+rendered with the generation prompt, and with the answer; the one must begin with the other. A template may render an
+answer otherwise once later turns are there (without its thought, with another end). Then the later text is not what the
+target was given and wrote, and the answer is trained in a text of its own that ends with it. Where the template marks
+answers itself (`{% generation %}`), its marks must say the same.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import date
 from typing import Any
 
-from pipeline.errors import SettingsError
+from pipeline.prepare.literal import Hidden
 from pipeline.prepare.rejection import Rejection
+from pipeline.prepare.rendering import Messages, Rendering, Span, Tools
 
-GENERATION_TAG = re.compile(r"\{%-?\s*generation\s*-?%\}")
-Messages = list[dict[str, Any]]
-Span = tuple[int, int]
+__all__ = ["Messages", "Rendered", "Span", "Template"]
+DAY = date(2026, 1, 1)
+"""what templates that write today's date are told, so that the same input gives the same samples on any day"""
+_THOUGHT = re.compile(r"</?think(?:ing)?>")
 
 
 @dataclass(frozen=True)
 class Rendered:
-    """A conversation as the target reads it.
+    """A text as the target reads it.
 
     Attributes:
         text: the whole of it.
         answers: (start, end) in characters of each answer, its end-of-turn token included; in order, apart.
+        hidden: strings in it that look like special tokens and are none.
+        rewritten: whether it ends with an answer that the template renders otherwise once more turns are there.
     """
 
     text: str
     answers: list[Span]
+    hidden: Hidden | None = None
+    rewritten: bool = False
+
+
+@dataclass
+class _Text:
+    """A text that answers are trained in."""
+
+    messages: Messages
+    text: str
+    answers: list[Span] = field(default_factory=list)
 
 
 class Template:
     """The chat template of a loaded tokenizer."""
 
-    def __init__(self, tokenizer: Any) -> None:
-        try:
-            self.source: str = tokenizer.get_chat_template()
-        except ValueError as error:
-            raise SettingsError(f"{tokenizer.name_or_path} has no chat template: a target needs one") from error
-        self._variables = dict(tokenizer.special_tokens_map)
-        added = {token.content for token in tokenizer.added_tokens_decoder.values() if token.special}
-        specials = sorted(added | set(tokenizer.all_special_tokens), key=len, reverse=True)
-        self._special = re.compile("|".join(map(re.escape, specials)) or r"(?!)")
-        self._generation_prompt = self._find_generation_prompt()
+    def __init__(self, tokenizer: Any, day: date = DAY) -> None:
+        self._rendering = Rendering(tokenizer, day)
+
+    @property
+    def source(self) -> str:
+        """The template's text."""
+        return self._rendering.source
+
+    @property
+    def special(self) -> re.Pattern[str]:
+        """Finds special tokens in text."""
+        return self._rendering.special
 
     def render(self, messages: Messages, unfinished: bool = False) -> Rendered:
-        """Render a conversation and find the answers in it.
+        """Render a conversation whose answers can all be trained in one text.
 
         Args:
-            messages: with `role` and `content`.
+            messages: OpenAI's.
             unfinished: the last one is an answer that was cut off; the text then ends with it, and no end-of-turn
                 token, which the target did not produce, follows.
 
+        Raises:
+            Rejection: the template refuses the conversation or loses text, the answers cannot be placed for certain,
+                or not in one text, or a message has what looks like a special token.
+        """
+        self.refuse_special_tokens(messages)
+        texts = self.texts(messages, unfinished=unfinished)
+        if len(texts) > 1:
+            raise Rejection("template-rewrites-history", "its answers cannot all be trained in one text")
+        return texts[0]
+
+    def texts(
+        self, messages: Messages, tools: Tools = None, *, unfinished: bool = False, hidden: Hidden | None = None
+    ) -> list[Rendered]:
+        """The texts of a conversation: every answer is trained in exactly one of them.
+
+        Args:
+            messages: OpenAI's.
+            tools: functions that the target is shown.
+            unfinished: see `render`.
+            hidden: what stands for strings in these messages, see `literal`.
+
         Returns:
-            The text and the answers' places.
+            Texts that end with an answer, in the order of these, and last the whole conversation, if any can be
+            trained in it.
 
         Raises:
-            Rejection: the template refuses the conversation, loses text, or the answers cannot be placed for certain.
+            Rejection: the template refuses the conversation or loses text, or an answer cannot be placed for certain.
         """
-        self._refuse_special_tokens(messages)
-        marked = GENERATION_TAG.search(self.source)
-        rendered = self._by_marks(messages) if marked else self._by_prefixes(messages)
+        whole = self._rendering.text(messages, tools)
+        self._check_kept(messages, whole)
+        found = [_Text(messages, whole)]
+        turns = [number for number, message in enumerate(messages) if message["role"] == "assistant"]
+        # The last one first: its text holds all the others that are still as the target wrote them.
+        for number in reversed(turns):
+            up_to = messages[: number + 1]
+            text, answer = self._turn(up_to, tools, cut_off=unfinished and number == len(messages) - 1)
+            if unfinished and number == len(messages) - 1:
+                found = [_Text(messages, text)]
+            home = next((one for one in found if one.text.startswith(text)), None)
+            if home is None:
+                found.append(home := _Text(up_to, text))
+            home.answers.insert(0, answer)
+        used = sorted((one for one in found if one.answers), key=lambda one: len(one.messages))
+        if not used:
+            raise Rejection("no-assistant-turn", "there is nothing to train on without an assistant message")
+        if self._rendering.marked:
+            for one in used:
+                self._compare(one, tools)
+        return [Rendered(one.text, one.answers, hidden, one is not found[0]) for one in used]
+
+    def asking(self, history: Messages) -> str:
+        """The text that asks for an answer, refused where `render` would refuse these messages with any answer.
+
+        Raises:
+            Rejection: see `render`.
+        """
+        if any(message["role"] == "assistant" for message in history):
+            self.render(history)
+        self.refuse_special_tokens(history)
+        text = self._rendering.text(history, ask=True)
+        self._check_kept(history, text)
+        return text
+
+    def refuse_special_tokens(self, messages: Messages) -> None:
+        """Refuse what looks like special tokens in messages.
+
+        Raises:
+            Rejection: there is one.
+        """
         for number, message in enumerate(messages, 1):
-            if message["content"].strip() not in rendered.text:
-                raise Rejection("template-changes-text", f"message {number} is not in the rendered text as given")
-        return _cut_off(rendered, messages[-1]["content"]) if unfinished else rendered
+            for text in _strings(message):
+                if found := self.special.search(text):
+                    raise Rejection("special-token-in-text", f"message {number} contains {found.group()}")
 
-    def _by_prefixes(self, messages: Messages) -> Rendered:
-        text = self._text(messages)
-        answers = []
-        for number, message in enumerate(messages):
-            if message["role"] != "assistant":
-                continue
-            prompt = self._text(messages[:number], add_generation_prompt=True)
-            through = self._text(messages[: number + 1])
-            if not (text.startswith(through) and through.startswith(prompt)):
-                if number == 0:
-                    raise Rejection(
-                        "assistant-first", "the template renders no prompt that its first answer could follow"
-                    )
-                detail = f"rendered only up to message {number + 1}, the text is no prefix of the whole"
-                raise Rejection("template-rewrites-history", detail)
-            answers.append((len(prompt), self._end_of_turn(text, len(prompt), len(through))))
-        return Rendered(text, answers)
+    def _turn(self, messages: Messages, tools: Tools, *, cut_off: bool) -> tuple[str, Span]:
+        """The text up to the end of the last message's turn, and what of it the target wrote."""
+        number = len(messages)
+        prompts = self._rendering.prompts(messages[:-1], tools) if number > 1 else self._first_prompt(tools)
+        through = self._rendering.text(messages, tools).removesuffix(self._rendering.closing or "\0")
+        # Of several prompts the longest: an empty thought that it holds was given, and not written.
+        fitting = [prompt for prompt in prompts if through.startswith(prompt)]
+        if not fitting:
+            if number == 1:
+                raise Rejection("assistant-first", "the template renders no prompt that its first answer could follow")
+            detail = f"message {number} is not rendered behind the text that asks for it"
+            raise Rejection("answer-not-behind-prompt", detail)
+        start = len(max(fitting, key=len))
+        if cut_off:
+            end = _end_of_words(through, start, str(messages[-1].get("content") or ""))
+        else:
+            end = self._end_of_turn(through, start, len(through))
+        self._check_written(messages[-1], through[start:end], number)
+        return through[:end], (start, end)
 
-    def _by_marks(self, messages: Messages) -> Rendered:
-        rendering, marks = self._jinja([messages], return_assistant_tokens_mask=True)
-        text = rendering[0]
-        answers = []
-        for start, stop in marks[0]:
-            # Some authors mark the header too, which is given to the target and not produced by it.
-            header = len(self._generation_prompt) if text.startswith(self._generation_prompt, start) else 0
-            answers.append((start + header, self._end_of_turn(text, start + header, stop, may_follow=True)))
-        if not answers:
-            raise Rejection("no-trained-token", "the template marks no text of it with {% generation %}")
-        return Rendered(text, answers)
+    def _first_prompt(self, tools: Tools) -> list[str]:
+        try:
+            return self._rendering.prompts([], tools)
+        except Rejection as why:
+            raise Rejection("assistant-first", "the template renders no prompt without messages") from why
 
     def _end_of_turn(self, text: str, start: int, stop: int, may_follow: bool = False) -> int:
         """Where the turn's end-of-turn token ends: the last special token, with only white space after it.
 
         With `may_follow` it may stand right behind the turn, unless it is the one that opens the next turn.
         """
-        *_, last = [None, *self._special.finditer(text, start, stop)]
+        *_, last = [None, *self.special.finditer(text, start, stop)]
         if last and not text[last.end() : stop].strip():
             return last.end()
-        behind = self._special.match(text, stop) if may_follow else None
-        if behind and not self._generation_prompt.startswith(behind.group()):
+        behind = self.special.match(text, stop) if may_follow else None
+        if behind and not self._rendering.generation_prompt.startswith(behind.group()):
             return behind.end()
         raise Rejection("no-end-of-turn", f"the template puts no special token after {text[start:stop][:40]!r}")
 
-    def _refuse_special_tokens(self, messages: Messages) -> None:
-        """Inside a rendered text they cannot be told from the template's own, for the tokenizer as for the target."""
+    def _compare(self, one: _Text, tools: Tools) -> None:
+        """Refuse answers that the template marks otherwise than its rendering shows them."""
+        text, marks = self._rendering.marks(one.messages, tools)
+        marked = set(self._marked(text, marks))
+        for start, end in one.answers:
+            # An answer that was cut off ends before its mark does.
+            fits = (start, end) in marked or (end == len(one.text) and any(start == mark[0] for mark in marked))
+            if not fits or not text.startswith(one.text[:end]):
+                detail = f"{{% generation %}} does not mark what follows the prompt: {one.text[start:end][:40]!r}"
+                raise Rejection("mask-methods-disagree", detail)
+
+    def _marked(self, text: str, marks: list[Span]) -> Iterator[Span]:
+        header = self._rendering.generation_prompt
+        for start, stop in marks:
+            # Some authors mark the header too, which is given to the target and not produced by it.
+            begin = start + (len(header) if header and text.startswith(header, start) else 0)
+            yield begin, self._end_of_turn(text, begin, stop, may_follow=True)
+
+    def _check_kept(self, messages: Messages, text: str) -> None:
+        """Refuse a template that leaves out or changes what is said; thoughts of earlier turns it may leave out."""
         for number, message in enumerate(messages, 1):
-            if found := self._special.search(message["content"]):
-                raise Rejection("special-token-in-text", f"message {number} contains {found.group()}")
+            content = str(message.get("content") or "")
+            if content.strip() in text:
+                continue
+            if message["role"] != "assistant" or _THOUGHT.split(content)[-1].strip() not in text:
+                raise Rejection("template-changes-text", f"message {number} is not in the rendered text as given")
 
-    def _find_generation_prompt(self) -> str:
-        """What the template adds to ask for an answer, such as ChatML's assistant header; empty if it is no suffix."""
-        question = [{"role": "user", "content": "?"}]
-        try:
-            without, asking = self._text(question), self._text(question, add_generation_prompt=True)
-        except Rejection:
-            return ""
-        return asking[len(without) :] if asking.startswith(without) else ""
-
-    def _text(self, messages: Messages, add_generation_prompt: bool = False) -> str:
-        return self._jinja([messages], add_generation_prompt=add_generation_prompt)[0][0]
-
-    def _jinja(self, conversations: list[Messages], **options: bool) -> tuple[list[str], list[list[Span]]]:
-        from transformers.utils.chat_template_utils import render_jinja_template
-
-        render: Any = render_jinja_template
-        try:
-            texts, marks = render(conversations, chat_template=self.source, **options, **self._variables)
-        # A template is a program out of the target's folder: whatever it raises is about this conversation.
-        except Exception as error:
-            raise Rejection("template-refused", str(error) or type(error).__name__) from error
-        return texts, marks
+    def _check_written(self, message: dict[str, Any], written: str, number: int) -> None:
+        """Refuse a turn without something that the target wrote in it."""
+        parts = _THOUGHT.split(str(message.get("content") or ""))
+        parts.append(str(message.get("reasoning_content") or ""))
+        parts += [str(call["function"]["name"]) for call in message.get("tool_calls") or []]
+        if missing := [part.strip() for part in parts if part.strip() not in written]:
+            raise Rejection("template-changes-text", f"the turn of message {number} lacks {missing[0][:40]!r}")
 
 
-def _cut_off(rendered: Rendered, answer: str) -> Rendered:
-    """The text up to the end of its last answer's own words."""
-    *earlier, (start, end) = rendered.answers
+def _end_of_words(text: str, start: int, answer: str) -> int:
+    """Where an answer's own words end."""
     # Some templates trim an answer.
-    words = answer if answer in rendered.text[start:end] else answer.strip()
-    end = rendered.text.index(words, start) + len(words)
-    return Rendered(rendered.text[:end], [*earlier, (start, end)])
+    words = answer if answer in text[start:] else answer.strip()
+    return text.rindex(words, start) + len(words)
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _strings(item)

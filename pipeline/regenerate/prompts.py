@@ -26,7 +26,7 @@ class Prompts:
             SettingsError: the target has no chat template.
         """
         self._tokenizer = tokenizer
-        self._template = _AskingTemplate(tokenizer)
+        self._template = Template(tokenizer)
         self._longest = longest
 
     @property
@@ -79,18 +79,3 @@ class Prompts:
 
     def _ids(self, text: str) -> list[int]:
         return list(self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
-
-
-class _AskingTemplate(Template):
-    """A chat template that also asks for an answer."""
-
-    def asking(self, history: Messages) -> str:
-        """The text that asks for an answer, refused where `prepare` would refuse these messages with any answer."""
-        if any(message["role"] == "assistant" for message in history):
-            self.render(history)
-        self._refuse_special_tokens(history)
-        text = self._text(history, add_generation_prompt=True)
-        for number, message in enumerate(history, 1):
-            if message["content"].strip() not in text:
-                raise Rejection("template-changes-text", f"message {number} is not in the rendered text as given")
-        return text

@@ -1,0 +1,136 @@
+"""A target's chat template as a function from messages to text, compiled once."""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime
+from typing import Any
+
+from pipeline.errors import SettingsError
+from pipeline.prepare.rejection import Rejection
+
+GENERATION_TAG = re.compile(r"\{%-?\s*generation\s*-?%\}")
+Messages = list[dict[str, Any]]
+Tools = list[dict[str, Any]] | None
+Span = tuple[int, int]
+
+NOT_THINKING = ({"enable_thinking": False}, {"thinking": False})
+"""how templates are told that an answer begins without a thought: Qwen3's and GLM's variable, DeepSeek-V3.1's and Kimi's"""
+_ROLES = ({"role": "user", "content": "?"}, {"role": "assistant", "content": "!"}, {"role": "user", "content": "?"})
+
+
+class Rendering:
+    """The chat template of a loaded tokenizer."""
+
+    def __init__(self, tokenizer: Any, today: date) -> None:
+        """Compile it.
+
+        Args:
+            tokenizer: a transformers tokenizer.
+            today: the day that a template which writes the date is told.
+
+        Raises:
+            SettingsError: there is no template.
+        """
+        try:
+            self.source: str = tokenizer.get_chat_template()
+        except ValueError as error:
+            raise SettingsError(f"{tokenizer.name_or_path} has no chat template: a target needs one") from error
+        self.marked = GENERATION_TAG.search(self.source) is not None
+        moment = datetime(today.year, today.month, today.day)  # noqa: DTZ001 - a day, nowhere in particular
+        self._variables = {**tokenizer.special_tokens_map, "strftime_now": moment.strftime}
+        added = {token.content for token in tokenizer.added_tokens_decoder.values() if token.special}
+        specials = sorted(added | set(tokenizer.all_special_tokens), key=len, reverse=True)
+        self.special = re.compile("|".join(map(re.escape, specials)) or r"(?!)")
+        self._template: Any = None
+        self.generation_prompt = self._find_generation_prompt()
+        self.closing = self._find_closing()
+
+    def text(self, messages: Messages, tools: Tools = None, *, ask: bool = False, **variables: Any) -> str:
+        """Messages as the target reads them.
+
+        Args:
+            messages: OpenAI's.
+            tools: functions that the target is shown.
+            ask: end with what asks for an answer.
+            variables: more of the template's.
+
+        Raises:
+            Rejection: the template refuses them.
+        """
+        try:
+            if self._template is None:
+                self._template = _compiled(self.source)
+            return str(
+                self._template.render(
+                    messages=messages,
+                    tools=tools,
+                    documents=None,
+                    add_generation_prompt=ask,
+                    **{**self._variables, **variables},
+                )
+            )
+        # A template is a program out of the target's folder: whatever it raises is about this conversation.
+        except Exception as error:
+            raise Rejection("template-refused", str(error) or type(error).__name__) from error
+
+    def marks(self, messages: Messages, tools: Tools = None) -> tuple[str, list[Span]]:
+        """The same text, and the stretches between `{% generation %}` and `{% endgeneration %}` in it."""
+        from transformers.utils.chat_template_utils import render_jinja_template
+
+        render: Any = render_jinja_template
+        try:
+            texts, marks = render(
+                [messages],
+                tools=tools,
+                chat_template=self.source,
+                return_assistant_tokens_mask=True,
+                **self._variables,
+            )
+        except Exception as error:
+            raise Rejection("template-refused", str(error) or type(error).__name__) from error
+        return texts[0], [tuple(mark) for mark in marks[0]]
+
+    def prompts(self, messages: Messages, tools: Tools) -> list[str]:
+        """The texts that may have asked for the answer to these messages: as usual, and without a thought."""
+        found = [self.text(messages, tools, ask=True)]
+        if "thinking" in self.source:
+            found += [self.text(messages, tools, ask=True, **variables) for variables in NOT_THINKING]
+        return found
+
+    def _find_generation_prompt(self) -> str:
+        """What the template adds to ask for an answer, such as ChatML's assistant header; empty if it is no suffix."""
+        question = [dict(_ROLES[0])]
+        try:
+            without, asking = self.text(question), self.text(question, ask=True)
+        except Rejection:
+            return ""
+        return asking[len(without) :] if asking.startswith(without) else ""
+
+    def _find_closing(self) -> str:
+        """What the template puts behind the last turn and behind no other, such as Phi-3's end of text."""
+        talk = [dict(message) for message in _ROLES]
+        try:
+            short, long = (self._pieces(self.text(talk[:count])) for count in (2, 3))
+        except Rejection:
+            return ""
+        same = next((at for at, pair in enumerate(zip(short, long, strict=False)) if pair[0] != pair[1]), len(short))
+        before = "".join(short[:same]).rstrip()
+        rest = "".join(short[same:])
+        # Only behind a turn that has its own end: a last turn that ends otherwise than the others keeps its end.
+        ended = any(before.endswith(found.group()) for found in self.special.finditer(before))
+        return rest if ended and not self.special.sub("", rest).strip() else ""
+
+    def _pieces(self, text: str) -> list[str]:
+        pieces, at = [], 0
+        for found in self.special.finditer(text):
+            pieces += [text[at : found.start()], found.group()]
+            at = found.end()
+        return [*pieces, text[at:]]
+
+
+def _compiled(source: str) -> Any:
+    """As transformers compiles it: its sandbox, its extensions, its filters."""
+    from transformers.utils.chat_template_utils import _compile_jinja_template
+
+    return _compile_jinja_template(source)
