@@ -111,7 +111,7 @@ class Encoder:
 
     def _cut(self, masked: Masked, *, rewritten: bool) -> list[Encoded]:
         settings, length = self._settings, len(masked.input_ids)
-        found = []
+        found: list[Encoded] = []
         for window in windows(masked.loss_mask, settings.max_seq_len, settings.truncate):
             here = slice(window.start, window.stop)
             trained = masked.loss_mask[here]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import date, datetime
+from pathlib import Path
 from typing import Any
 
 from pipeline.errors import SettingsError
@@ -15,7 +17,7 @@ Tools = list[dict[str, Any]] | None
 Span = tuple[int, int]
 
 NOT_THINKING = ({"enable_thinking": False}, {"thinking": False})
-"""how templates are told that an answer begins without a thought: Qwen3's and GLM's variable, DeepSeek-V3.1's and Kimi's"""
+"""how templates are told that an answer has no thought: Qwen3's and GLM's variable, DeepSeek-V3.1's and Kimi's"""
 _ROLES = ({"role": "user", "content": "?"}, {"role": "assistant", "content": "!"}, {"role": "user", "content": "?"})
 
 
@@ -37,7 +39,7 @@ class Rendering:
         except ValueError as error:
             raise SettingsError(f"{tokenizer.name_or_path} has no chat template: a target needs one") from error
         self.marked = GENERATION_TAG.search(self.source) is not None
-        moment = datetime(today.year, today.month, today.day)  # noqa: DTZ001 - a day, nowhere in particular
+        moment = datetime(today.year, today.month, today.day)
         self._variables = {**tokenizer.special_tokens_map, "strftime_now": moment.strftime}
         added = {token.content for token in tokenizer.added_tokens_decoder.values() if token.special}
         specials = sorted(added | set(tokenizer.all_special_tokens), key=len, reverse=True)
@@ -45,6 +47,9 @@ class Rendering:
         self._template: Any = None
         self.generation_prompt = self._find_generation_prompt()
         self.closing = self._find_closing()
+        ends = _end_tokens(tokenizer)
+        self.next_ends = {role: end for role in ("user", "tool") if (end := self._find_next(role)) in ends}
+        """by the role that follows: the token that begins its turn, where the target ends its own by producing that"""
 
     def text(self, messages: Messages, tools: Tools = None, *, ask: bool = False, **variables: Any) -> str:
         """Messages as the target reads them.
@@ -121,12 +126,33 @@ class Rendering:
         ended = any(before.endswith(found.group()) for found in self.special.finditer(before))
         return rest if ended and not self.special.sub("", rest).strip() else ""
 
+    def _find_next(self, role: str) -> str | None:
+        """The special token that a message of this role begins with, right behind an answer."""
+        talk = [dict(_ROLES[0]), {"role": "assistant", "content": "!"}]
+        try:
+            before, after = self.text(talk), self.text([*talk, {"role": role, "content": "?"}])
+        except Rejection:
+            return None
+        found = self.special.match(after, len(before)) if after.startswith(before) else None
+        return found.group() if found else None
+
     def _pieces(self, text: str) -> list[str]:
         pieces, at = [], 0
         for found in self.special.finditer(text):
             pieces += [text[at : found.start()], found.group()]
             at = found.end()
         return [*pieces, text[at:]]
+
+
+def _end_tokens(tokenizer: Any) -> set[str]:
+    """The tokens at which the target's own generation settings stop; none where there are no such settings."""
+    try:
+        settings = json.loads((Path(tokenizer.name_or_path) / "generation_config.json").read_bytes())
+        given = settings.get("eos_token_id")
+    except (OSError, ValueError, AttributeError):
+        return set()
+    ids = given if isinstance(given, list) else [given]
+    return {tokenizer.convert_ids_to_tokens(number) for number in ids if isinstance(number, int)}
 
 
 def _compiled(source: str) -> Any:

@@ -109,9 +109,10 @@ class Template:
         turns = [number for number, message in enumerate(messages) if message["role"] == "assistant"]
         # The last one first: its text holds all the others that are still as the target wrote them.
         for number in reversed(turns):
-            up_to = messages[: number + 1]
-            text, answer = self._turn(up_to, tools, cut_off=unfinished and number == len(messages) - 1)
-            if unfinished and number == len(messages) - 1:
+            up_to, last = messages[: number + 1], number == len(messages) - 1
+            following = "user" if last else messages[number + 1]["role"]
+            text, answer = self._turn(up_to, tools, following, cut_off=unfinished and last)
+            if last and (unfinished or not whole.startswith(text)):
                 found = [_Text(messages, text)]
             home = next((one for one in found if one.text.startswith(text)), None)
             if home is None:
@@ -149,8 +150,15 @@ class Template:
                 if found := self.special.search(text):
                     raise Rejection("special-token-in-text", f"message {number} contains {found.group()}")
 
-    def _turn(self, messages: Messages, tools: Tools, *, cut_off: bool) -> tuple[str, Span]:
-        """The text up to the end of the last message's turn, and what of it the target wrote."""
+    def _turn(self, messages: Messages, tools: Tools, following: str, *, cut_off: bool) -> tuple[str, Span]:
+        """The text up to the end of the last message's turn, and what of it the target wrote.
+
+        Args:
+            messages: the last one is an answer.
+            tools: functions that the target is shown.
+            following: the role of the message behind it.
+            cut_off: it has no end.
+        """
         number = len(messages)
         prompts = self._rendering.prompts(messages[:-1], tools) if number > 1 else self._first_prompt(tools)
         through = self._rendering.text(messages, tools).removesuffix(self._rendering.closing or "\0")
@@ -165,7 +173,10 @@ class Template:
         if cut_off:
             end = _end_of_words(through, start, str(messages[-1].get("content") or ""))
         else:
-            end = self._end_of_turn(through, start, len(through))
+            if not self._ends(through, start) and (token := self._rendering.next_ends.get(following)):
+                # The target ends its turn with the token that the next one begins with.
+                through += token
+            end = self._end_of_turn(through, start)
         self._check_written(messages[-1], through[start:end], number)
         return through[:end], (start, end)
 
@@ -175,36 +186,37 @@ class Template:
         except Rejection as why:
             raise Rejection("assistant-first", "the template renders no prompt without messages") from why
 
-    def _end_of_turn(self, text: str, start: int, stop: int, may_follow: bool = False) -> int:
-        """Where the turn's end-of-turn token ends: the last special token, with only white space after it.
+    def _end_of_turn(self, text: str, start: int) -> int:
+        """Where the turn's end-of-turn token ends: the last special token, with only white space after it."""
+        if end := self._ends(text, start):
+            return end
+        raise Rejection("no-end-of-turn", f"the template puts no special token after {text[start:][:40]!r}")
 
-        With `may_follow` it may stand right behind the turn, unless it is the one that opens the next turn.
-        """
-        *_, last = [None, *self.special.finditer(text, start, stop)]
-        if last and not text[last.end() : stop].strip():
-            return last.end()
-        behind = self.special.match(text, stop) if may_follow else None
-        if behind and not self._rendering.generation_prompt.startswith(behind.group()):
-            return behind.end()
-        raise Rejection("no-end-of-turn", f"the template puts no special token after {text[start:stop][:40]!r}")
+    def _ends(self, text: str, start: int) -> int | None:
+        *_, last = [None, *self.special.finditer(text, start)]
+        return last.end() if last and not text[last.end() :].strip() else None
 
     def _compare(self, one: _Text, tools: Tools) -> None:
         """Refuse answers that the template marks otherwise than its rendering shows them."""
         text, marks = self._rendering.marks(one.messages, tools)
-        marked = set(self._marked(text, marks))
-        for start, end in one.answers:
-            # An answer that was cut off ends before its mark does.
-            fits = (start, end) in marked or (end == len(one.text) and any(start == mark[0] for mark in marked))
-            if not fits or not text.startswith(one.text[:end]):
-                detail = f"{{% generation %}} does not mark what follows the prompt: {one.text[start:end][:40]!r}"
-                raise Rejection("mask-methods-disagree", detail)
-
-    def _marked(self, text: str, marks: list[Span]) -> Iterator[Span]:
         header = self._rendering.generation_prompt
+        marked = {}
         for start, stop in marks:
             # Some authors mark the header too, which is given to the target and not produced by it.
             begin = start + (len(header) if header and text.startswith(header, start) else 0)
-            yield begin, self._end_of_turn(text, begin, stop, may_follow=True)
+            marked[begin] = self._without_end(text[begin:stop])
+        for start, end in one.answers:
+            if text[:start] != one.text[:start] or marked.get(start) != self._without_end(one.text[start:end]):
+                detail = f"{{% generation %}} does not mark what follows the prompt: {one.text[start:end][:40]!r}"
+                raise Rejection("mask-methods-disagree", detail)
+
+    def _without_end(self, written: str) -> str:
+        """What authors mark in any case: without special tokens and white space at the end."""
+        end = len(written.rstrip())
+        for found in reversed(list(self.special.finditer(written))):
+            if found.end() == end:
+                end = len(written[: found.start()].rstrip())
+        return written[:end]
 
     def _check_kept(self, messages: Messages, text: str) -> None:
         """Refuse a template that leaves out or changes what is said; thoughts of earlier turns it may leave out."""
