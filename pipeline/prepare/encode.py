@@ -9,6 +9,7 @@ from typing import Any
 from pipeline.prepare.conversation import Conversation
 from pipeline.prepare.cut import windows
 from pipeline.prepare.literal import Hidden
+from pipeline.prepare.lost import lost_characters
 from pipeline.prepare.mask import Masked, masks
 from pipeline.prepare.rejection import Rejection
 from pipeline.prepare.settings import Settings
@@ -43,6 +44,7 @@ class Encoder:
         self._tokenizer = tokenizer
         self._template = Template(tokenizer, settings.day)
         self._settings = settings
+        self._lost = lost_characters(tokenizer)
 
     @property
     def template_source(self) -> str:
@@ -88,12 +90,20 @@ class Encoder:
             texts = self._template.texts(
                 messages, tools, unfinished=conversation.unfinished, hidden=hidden if hidden else None
             )
+            self._refuse_lost(texts)
         except Rejection as why:
             return why
         if self._settings.train_on == "last":
             *_, last = sorted(texts, key=lambda text: text.answers[-1][1])
             return [Rendered(last.text, last.answers[-1:], last.hidden, last.rewritten)]
         return texts
+
+    def _refuse_lost(self, texts: Sequence[Rendered]) -> None:
+        if self._lost is None:
+            return
+        for one in texts:
+            if found := self._lost.search(one.hidden.restore(one.text) if one.hidden else one.text):
+                raise Rejection("text-lost", f"the tokenizer has no token for {found.group()!r}")
 
     def _samples(self, masked: Sequence[tuple[Rendered, Masked | Rejection]]) -> list[Encoded]:
         samples: list[Encoded] = []
