@@ -81,7 +81,7 @@ class Template:
         """
         self.refuse_special_tokens(messages)
         texts = self.texts(messages, unfinished=unfinished)
-        if len(texts) > 1:
+        if len(texts) > 1 or texts[0].rewritten:
             raise Rejection("template-rewrites-history", "its answers cannot all be trained in one text")
         return texts[0]
 
