@@ -20,8 +20,8 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 from pipeline.prepare.show.statistics import SHARE_BINS, Statistics
 
 BAR = "#4a86c5"
-# A grey that can be read on white and on near black.
-INK = "#808890"
+# Stands for the colour of the page's text, which is another one on a dark ground.
+INK = "#010203"
 STYLE = {
     "svg.fonttype": "path",
     "font.family": ["DejaVu Sans"],
@@ -31,6 +31,8 @@ STYLE = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.axisbelow": True,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
     "grid.color": INK,
     "grid.alpha": 0.25,
 }
@@ -72,7 +74,7 @@ def _svg(title: str, caption: str, plot: Any, statistics: Statistics) -> str:
     inner = drawn[drawn.index(">", drawn.index("<svg")) + 1 :]
     inner = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", inner, flags=re.DOTALL)
     # Only within an SVG file of its own do the names need their addresses; without them the page holds none.
-    inner = inner.replace("xlink:href", "href")
+    inner = inner.replace("xlink:href", "href").replace(INK, "currentColor")
     # matplotlib's ids of axes and ticks are the same in each picture, and nothing refers to them.
     referred = set(re.findall(r'(?:href="|url\()#([^")]+)', inner))
     inner = re.sub(r' id="([^"]+)"', lambda one: one[0] if one[1] in referred else "", inner)
@@ -85,8 +87,11 @@ def _svg(title: str, caption: str, plot: Any, statistics: Statistics) -> str:
 
 def _lengths(axes: Any, statistics: Statistics) -> None:
     bins = range(min(statistics.lengths, default=0), max(statistics.lengths, default=0) + 1)
-    axes.bar([str(2**one) for one in bins], [statistics.lengths[one] for one in bins], width=0.98, align="edge", color=BAR)
-    axes.set(xlabel="tokens in a sample, up to the next mark", ylabel="samples")
+    axes.bar(bins, [statistics.lengths[one] for one in bins], width=0.96, align="edge", color=BAR)
+    # Not so many that they run into each other.
+    marks = range(bins.start, bins.stop + 1, 1 + len(bins) // 9)
+    axes.set_xticks(marks, [f"{2**one:,}" for one in marks])
+    axes.set(xlabel="tokens in a sample", ylabel="samples")
     _count_axis(axes.yaxis)
     axes.grid(axis="y")
 
@@ -112,15 +117,16 @@ def _about_shares(statistics: Statistics) -> str:
 
 def _rejected(axes: Any, statistics: Statistics) -> None:
     most = _ranked(statistics)[:REASONS][::-1]
+    if not most:
+        axes.set_axis_off()
+        axes.text(0.5, 0.5, "none", transform=axes.transAxes, ha="center")
+        return
     bars = axes.barh([reason for reason, _ in most], [rows for _, rows in most], color=BAR, height=0.7)
     axes.bar_label(bars, labels=[f"{rows:,}" for _, rows in most], padding=3)
     axes.set(xlabel="rows")
     axes.margins(x=0.12)
-    if most:
-        axes.set_ylim(-0.6, max(len(most), 4) - 0.4)
-    else:
-        axes.set_yticks([])
-        axes.text(0.5, 0.5, "none", transform=axes.transAxes, ha="center")
+    # A single bar is not as high as the picture.
+    axes.set_ylim(min(len(most), 4) - 4.6, len(most) - 0.4)
     _count_axis(axes.xaxis)
     axes.grid(axis="x")
 

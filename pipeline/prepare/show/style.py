@@ -25,7 +25,7 @@ th { font-weight: normal; color: var(--faint); }
 .made td { overflow-wrap: anywhere; white-space: pre-wrap; }
 .pictures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(26rem, 100%), 1fr)); gap: 1.2rem; }
 figure { margin: 0; padding: 0.8rem; border: 1px solid var(--line); border-radius: 6px; background: var(--panel); }
-svg { display: block; width: 100%; height: auto; }
+svg { display: block; width: 100%; height: auto; color: var(--faint); }
 figcaption { margin-top: 0.5rem; font-size: 0.9rem; }
 pre { margin: 0.4rem 0 0; padding: 0.8rem; border: 1px solid var(--line); border-radius: 6px; background: var(--panel);
   font: 0.9rem/1.6 ui-monospace, "DejaVu Sans Mono", monospace; white-space: pre-wrap; overflow-wrap: anywhere; }
