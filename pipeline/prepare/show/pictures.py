@@ -121,7 +121,7 @@ def _rejected(axes: Any, statistics: Statistics) -> None:
         axes.set_axis_off()
         axes.text(0.5, 0.5, "none", transform=axes.transAxes, ha="center")
         return
-    bars = axes.barh([reason for reason, _ in most], [rows for _, rows in most], color=BAR, height=0.7)
+    bars = axes.barh([_short(reason) for reason, _ in most], [rows for _, rows in most], color=BAR, height=0.7)
     axes.bar_label(bars, labels=[f"{rows:,}" for _, rows in most], padding=3)
     axes.set(xlabel="rows")
     axes.margins(x=0.12)
@@ -140,6 +140,11 @@ def _about_rejected(statistics: Statistics) -> str:
 
 def _ranked(statistics: Statistics) -> list[tuple[str, int]]:
     return sorted(statistics.rejected.items(), key=lambda one: (-one[1], one[0]))
+
+
+def _short(reason: str) -> str:
+    # A longer one would leave no room for its bar.
+    return reason if len(reason) <= 30 else f"{reason[:29]}…"
 
 
 def _coverage(axes: Any, statistics: Statistics) -> None:

@@ -1,7 +1,7 @@
-"""Tokens as text that can be looked at: runs of trained and untrained tokens, each in pieces of whole characters.
+r"""Tokens as text that can be looked at: runs of trained and untrained tokens, each in pieces of whole characters.
 
 In: token ids and their loss mask. Out: runs whose pieces say which tokens they are. Text is never lost: a run that ends
-inside a character ends in the bytes that it has of it, as \\xNN.
+inside a character ends in the bytes that it has of it, as \xNN.
 """
 
 from __future__ import annotations
