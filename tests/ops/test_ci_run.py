@@ -14,7 +14,9 @@ from ops.paths import CHECKOUT
 
 ENGINE = '#!/bin/sh\necho "engine $1" >>"$(dirname "$0")/../calls"; echo "engine: $1" >&2\n'
 CLEAN = '[ "$1" = clean ] && exit\n'
-EYAS = f'#!/bin/sh\n{CLEAN}echo "eyas $* EYAS_CI=$EYAS_CI" >>calls\necho something\necho "3 passed, 1 failed"\nexit CODE\n'
+EYAS = (
+    f'#!/bin/sh\n{CLEAN}echo "eyas $* EYAS_CI=$EYAS_CI" >>calls\necho something\necho "3 passed, 1 failed"\nexit CODE\n'
+)
 
 
 @pytest.fixture
