@@ -73,7 +73,8 @@ class Speller:
             # What bytes such a tokenizer's tokens are is not known: only together are they sure to be characters.
             yield Piece(self._tokenizer.decode(ids, skip_special_tokens=False), tuple(ids))
             return
-        pending, held = b"", []
+        pending = b""
+        held: list[int] = []
         for token in ids:
             pending, held = pending + self._bytes_of(token), [*held, token]
             if not _ends_inside_a_character(pending):
