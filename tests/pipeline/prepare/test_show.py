@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tokenizers import Tokenizer, decoders, models
+from transformers import PreTrainedTokenizerFast
 
 from pipeline.errors import InputError, SettingsError
 from pipeline.prepare.command import main
@@ -61,6 +63,28 @@ def test_a_run_that_ends_inside_a_character_shows_its_bytes(tokenizer: Any) -> N
     ids = tokenizer("😀")["input_ids"]
     first, second = Speller(tokenizer).runs(ids, [0] + [1] * (len(ids) - 1))
     assert first.text + second.text == r"\xf0\x9f\x98\x80"
+
+
+def test_a_vocabulary_with_byte_fallback_is_spelt_with_its_spaces() -> None:
+    names = ["<unk>", "▁", "a", *(f"<0x{byte:02X}>" for byte in "漢".encode())]
+    model = models.BPE({name: place for place, name in enumerate(names)}, [], byte_fallback=True)
+    made = Tokenizer(model)
+    parts = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    made.decoder = decoders.Sequence(parts)
+    speller = Speller(PreTrainedTokenizerFast(tokenizer_object=made))
+    runs = speller.runs([1, 2, 3, 4, 5, 1, 2, 3, 4], [1, 1, 1, 1, 1, 0, 0, 0, 0])
+    assert [[piece.text for piece in run.pieces] for run in runs] == [[" ", "a", "漢"], [" ", "a", r"\xe6\xbc"]]
+
+
+def test_a_vocabulary_of_another_kind_is_decoded_run_by_run() -> None:
+    made = Tokenizer(models.WordLevel({"<unk>": 0, "a": 1, "b": 2}))
+    runs = list(Speller(PreTrainedTokenizerFast(tokenizer_object=made)).runs([1, 2, 1], [0, 1, 1]))
+    assert [(run.trained, run.text, run.ids) for run in runs] == [(False, "a", (1,)), (True, "b a", (2, 1))]
+
+
+def test_an_id_that_is_no_token_is_named(tokenizer: Any) -> None:
+    (run,) = Speller(tokenizer).runs([10**6], [0])
+    assert run.text == "<no token 1000000>"
 
 
 def test_nothing_acts_on_the_terminal() -> None:
