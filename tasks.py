@@ -84,6 +84,9 @@ def extract(  # noqa: PLR0913, PLR0917 - the flags are the stage's own
         "output_dir": "folder for tokenized.jsonl",
         "max_seq_len": "tokens in one sample, at most",
         "trust_remote_code": REMOTE_HELP,
+        "show": "print the first N samples, what is trained on set apart",
+        "show_ids": "with --show, the token ids too",
+        "page": "write samples.html, a page of statistics and samples, to the output folder",
         **WHERE_HELP,
     },
 )
@@ -94,6 +97,9 @@ def prepare(  # noqa: PLR0913, PLR0917 - the flags are the stage's own
     output_dir: str | None = None,
     max_seq_len: str | None = None,
     trust_remote_code: bool = False,
+    show: str | None = None,
+    show_ids: bool = False,
+    page: bool = False,
     runtime: str | None = None,
     gpus: str | None = None,
 ) -> None:

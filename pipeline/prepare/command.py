@@ -19,6 +19,7 @@ from pipeline.files import held
 from pipeline.prepare.fingerprint import fingerprint
 from pipeline.prepare.header import DATA, changes, read_header
 from pipeline.prepare.output import publish, publish_rejected, write_outcomes
+from pipeline.prepare.show.command import add_flags, check_flags, show
 from pipeline.prepare.source import Row, check_sources, read_rows
 
 
@@ -40,6 +41,7 @@ def main(argv: list[str]) -> int:
     options = _parser().parse_args(argv)
     if options.max_seq_len < 1:
         raise SettingsError(f"--max-seq-len {options.max_seq_len}: give at least 1")
+    check_flags(options)
     check_sources(options.input)
     made_from = fingerprint(options.input, options.model_path, options.max_seq_len, options.trust_remote_code)
     try:
@@ -50,6 +52,7 @@ def main(argv: list[str]) -> int:
         if error.errno == errno.ENOSPC:
             raise NoSpaceError(f"the disk is full at {where}: free some space and run it again") from error
         raise SettingsError(f"cannot write {where}: {error.strerror or error}") from error
+    show(options)
     return 0
 
 
@@ -60,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--output-dir", type=Path, required=True, help="where the samples go")
     parser.add_argument("--max-seq-len", type=int, default=2048, help="cut samples to this many tokens (default 2048)")
     parser.add_argument("--trust-remote-code", action="store_true", help="run Python code from the target's folder")
+    add_flags(parser)
     return parser
 
 

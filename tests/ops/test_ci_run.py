@@ -13,7 +13,10 @@ import pytest
 from ops.paths import CHECKOUT
 
 ENGINE = '#!/bin/sh\necho "engine $1" >>"$(dirname "$0")/../calls"; echo "engine: $1" >&2\n'
-EYAS = '#!/bin/sh\necho "eyas $* EYAS_CI=$EYAS_CI" >>calls\necho something\necho "3 passed, 1 failed"\nexit CODE\n'
+CLEAN = '[ "$1" = clean ] && exit\n'
+EYAS = (
+    f'#!/bin/sh\n{CLEAN}echo "eyas $* EYAS_CI=$EYAS_CI" >>calls\necho something\necho "3 passed, 1 failed"\nexit CODE\n'
+)
 
 
 @pytest.fixture
@@ -21,6 +24,7 @@ def checkout(tmp_path: Path) -> Path:
     (tmp_path / ".ci").mkdir()
     shutil.copy(CHECKOUT / ".ci" / "run", tmp_path / ".ci" / "run")
     write(tmp_path / ".ci" / "engine", ENGINE)
+    write(tmp_path / ".ci" / "browser", "#!/bin/sh\nexit 1\n")
     return tmp_path
 
 
@@ -50,7 +54,7 @@ def test_without_an_engine_no_test_is_run(checkout: Path) -> None:
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_the_engine_is_stopped_when_the_run_is_ended_from_outside(checkout: Path, name: str) -> None:
-    write(checkout / "eyas", "#!/bin/sh\necho up >>calls\nexec sleep 60\n")
+    write(checkout / "eyas", f"#!/bin/sh\n{CLEAN}echo up >>calls\nexec sleep 60\n")
     run = subprocess.Popen(
         [str(checkout / ".ci" / "run")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )

@@ -64,7 +64,7 @@ def test_every_tracked_shell_script_is_checked() -> None:
         path = CHECKOUT / name
         if path.is_file() and path.read_bytes().split(b"\n", 1)[0].endswith((b"/sh", b"bash")):
             shells.add(name)
-    assert {"eyas", ".ci/run", ".ci/engine"} <= shells
+    assert {"eyas", ".ci/run", ".ci/engine", ".ci/browser"} <= shells
     assert shells <= set(linters.scripts(CHECKOUT))
 
 
