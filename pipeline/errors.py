@@ -84,6 +84,12 @@ class CheckpointError(UserError):
     exit_code = 61
 
 
+class WorkerError(UserError):
+    """A process that shares the work ended by itself."""
+
+    exit_code = 64
+
+
 class ExportError(UserError):
     """An exported draft would not load where it is meant to be served."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +25,16 @@ def read_header(folder: Path) -> dict[str, Any] | None:
     return header if isinstance(header, dict) else None
 
 
-def changes(folder: Path, header: dict[str, Any], fingerprint: dict[str, Any]) -> list[str]:
+def changes(
+    folder: Path, header: dict[str, Any], fingerprint: dict[str, Any], digest: Callable[[Path], str] = file_sha256
+) -> list[str]:
     """Say what is no longer as it was when a result was made.
 
     Args:
         folder: where the result is.
         header: its header.
         fingerprint: of the run asked for now.
+        digest: sha256 of a file.
 
     Returns:
         One phrase for each difference, `name: before -> now`; empty when the result stands.
@@ -41,7 +44,7 @@ def changes(folder: Path, header: dict[str, Any], fingerprint: dict[str, Any]) -
         found.append(f"format: {header.get('format')} -> {FORMAT}")
     for name in (DATA, REJECTED):
         try:
-            as_written = file_sha256(folder / name) == header.get(_digest_field(name))
+            as_written = digest(folder / name) == header.get(_digest_field(name))
         except InputError:
             as_written = False
         if not as_written:
@@ -49,9 +52,11 @@ def changes(folder: Path, header: dict[str, Any], fingerprint: dict[str, Any]) -
     return found + list(_differences(header, fingerprint))
 
 
-def make_header(folder: Path, fingerprint: dict[str, Any], counts: dict[str, Any]) -> dict[str, Any]:
+def make_header(
+    folder: Path, fingerprint: dict[str, Any], counts: dict[str, Any], digest: Callable[[Path], str] = file_sha256
+) -> dict[str, Any]:
     """Build the header of a result whose two files are in `folder`, under their final names."""
-    digests = {_digest_field(name): file_sha256(folder / name) for name in (DATA, REJECTED)}
+    digests = {_digest_field(name): digest(folder / name) for name in (DATA, REJECTED)}
     return {"format": FORMAT, **digests, **counts, **fingerprint}
 
 

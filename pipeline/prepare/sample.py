@@ -1,27 +1,66 @@
-"""Rows to tokenized samples."""
+"""Rows to tokenized samples: what is done with each row alone, and what only the order of all decides."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
-from pipeline.prepare.conversation import parse
-from pipeline.prepare.encode import Encoded, Encoder
+import msgspec
+
+from pipeline.prepare.conversation import Conversation, own_id, row_of
+from pipeline.prepare.encode import Encoded, Encoder, Settings
+from pipeline.prepare.formats import Content, read
+from pipeline.prepare.formats.text import Text
+from pipeline.prepare.plain import PlainEncoder
 from pipeline.prepare.rejection import Rejection
+from pipeline.prepare.seen import DIGEST
 from pipeline.prepare.source import Row
 
 
-@dataclass(frozen=True)
-class Sample:
-    """One line of `tokenized.jsonl`.
+class Sample(NamedTuple):
+    """One line of `tokenized.jsonl`, and what is counted of it: finished where it was made, cheap to hand on.
 
     Attributes:
         id: unique in the run.
-        encoded: its tokens.
+        id_digest: of the id.
+        digest: of token ids and mask.
+        line: its bytes.
+        tokens: how many.
+        trained: how many of them.
+        cut: whether it had more tokens.
+        straddling: tokens that reach across an answer's border.
     """
 
     id: str
-    encoded: Encoded
+    id_digest: bytes
+    digest: bytes
+    line: bytes
+    tokens: int
+    trained: int
+    cut: bool
+    straddling: int
+
+
+class Made(NamedTuple):
+    """A row's samples.
+
+    Attributes:
+        source, line: where it stands.
+        id: its own, or that of its place.
+        form: the name of its format.
+        samples: at least one.
+        dropped: how many more it had that an earlier sample is the same as.
+    """
+
+    source: str
+    line: int
+    id: str
+    form: str
+    samples: tuple[Sample, ...]
+    dropped: int = 0
 
 
 @dataclass(frozen=True)
@@ -35,32 +74,126 @@ class Rejected:
     detail: str
 
 
+Outcome = Made | Rejected
+DUPLICATE = "duplicate"
+"""the reason of a row all of whose samples are the same as earlier ones; counted apart from what is rejected"""
+
+
 class Sampler:
-    """Makes samples of rows; remembers the ids it gave out."""
+    """Makes samples of rows, each by itself."""
 
-    def __init__(self, encoder: Encoder) -> None:
-        self._encoder = encoder
-        self._ids: set[str] = set()
+    def __init__(self, tokenizer: Any, settings: Settings) -> None:
+        self._encoder = Encoder(tokenizer, settings)
+        self._plain = PlainEncoder(tokenizer, settings)
 
-    def process(self, rows: Iterator[Row]) -> Iterator[list[Sample] | Rejected]:
-        """Turn every row into its samples or into its rejection, in order."""
-        for row in rows:
-            sample_id = row.default_id
-            try:
-                conversation = parse(row.content)
-                sample_id = conversation.id or sample_id
-                if sample_id in self._ids:
-                    raise Rejection("duplicate-id", f"an earlier sample has the id {sample_id!r}")
-                samples = named(sample_id, self._encoder.encode(conversation))
-            except Rejection as why:
-                yield Rejected(row.source, row.line, sample_id, why.reason, why.detail)
+    @property
+    def template_source(self) -> str:
+        """The chat template's text."""
+        return self._encoder.template_source
+
+    def __call__(self, rows: Sequence[Row]) -> list[Outcome]:
+        """Each row's samples, or why it has none, in order."""
+        contents = [_content(row) for row in rows]
+        conversations = [content for _, _, content in contents if isinstance(content, Conversation)]
+        texts = [content for _, _, content in contents if isinstance(content, Text)]
+        from_conversations, from_texts = iter(self._encode_many(conversations)), iter(self._plain.texts(texts))
+        outcomes: list[Outcome] = []
+        for row, (row_id, form, content) in zip(rows, contents, strict=True):
+            if isinstance(content, Rejection):
+                encoded: list[Encoded] | Rejection = content
+            elif isinstance(content, Conversation):
+                encoded = next(from_conversations)
+            elif isinstance(content, Text):
+                encoded = next(from_texts)
             else:
-                self._ids.add(sample_id)
-                yield samples
+                encoded = self._plain.tokens(content)
+            if isinstance(encoded, Rejection):
+                outcomes.append(Rejected(row.source, row.line, row_id, encoded.reason, encoded.detail))
+            else:
+                outcomes.append(Made(row.source, row.line, row_id, form, tuple(named(row_id, encoded))))
+        return outcomes
+
+    def _encode_many(self, conversations: list[Conversation]) -> list[list[Encoded] | Rejection]:
+        many = getattr(self._encoder, "encode_many", None)
+        return many(conversations) if many else [self._encode(one) for one in conversations]
+
+    def _encode(self, conversation: Conversation) -> list[Encoded] | Rejection:
+        try:
+            return self._encoder.encode(conversation)
+        except Rejection as why:
+            return why
 
 
-def named(row_id: str, encoded: list[Encoded]) -> list[Sample]:
+def _content(row: Row) -> tuple[str, str, Content | Rejection]:
+    """A row's id, its form's name, and what is in it."""
+    row_id = row.default_id
+    try:
+        if row.fault:
+            raise Rejection(*row.fault)
+        given = row_of(row.content)
+        row_id = own_id(given) or row_id
+        form, content = read(given, row.form)
+    except Rejection as why:
+        return row_id, "", why
+    return row_id, form, content
+
+
+def named(row_id: str, encoded: Sequence[Encoded]) -> Iterator[Sample]:
     """The samples of one row: the only one has the row's id, of several each has its number behind it, from 1."""
-    if len(encoded) == 1:
-        return [Sample(row_id, encoded[0])]
-    return [Sample(f"{row_id}#{number}", one) for number, one in enumerate(encoded, 1)]
+    for number, one in enumerate(encoded, 1):
+        yield _sample(row_id if len(encoded) == 1 else f"{row_id}#{number}", one)
+
+
+def _sample(sample_id: str, one: Encoded) -> Sample:
+    line = msgspec.json.encode({"id": sample_id, "input_ids": one.input_ids, "loss_mask": one.loss_mask}) + b"\n"
+    content = array("q", one.input_ids).tobytes() + bytes(one.loss_mask)
+    length = len(one.input_ids)
+    return Sample(
+        sample_id,
+        hashlib.blake2b(sample_id.encode(), digest_size=DIGEST, person=b"id").digest(),
+        hashlib.blake2b(content, digest_size=DIGEST, person=b"tokens").digest(),
+        line,
+        length,
+        sum(one.loss_mask),
+        one.full_length > length,
+        one.straddling,
+    )
+
+
+class Memory(Protocol):
+    """A set of digests."""
+
+    def __contains__(self, digest: object) -> bool: ...
+
+    def add(self, digest: bytes) -> None:
+        """Remember one."""
+
+
+def settled(outcomes: Iterable[Outcome], seen: Memory) -> Iterator[Outcome]:
+    """Leave out what came before, in the order of the rows: the same samples, and ids that are taken.
+
+    Args:
+        outcomes: in order.
+        seen: holds nothing yet; it remembers ids and samples that were used.
+    """
+    for outcome in outcomes:
+        yield outcome if isinstance(outcome, Rejected) else _settle(outcome, seen)
+
+
+def _settle(made: Made, seen: Memory) -> Outcome:
+    new = tuple(sample for sample in made.samples if sample.digest not in seen)
+    if not new:
+        detail = "an earlier sample has the same tokens and the same mask"
+        return Rejected(made.source, made.line, made.id, DUPLICATE, detail)
+    for sample in new:
+        if sample.id_digest in seen:
+            detail = Rejection("duplicate-id", f"an earlier sample has the id {sample.id!r}").detail
+            return Rejected(made.source, made.line, made.id, "duplicate-id", detail)
+    kept = []
+    for sample in new:
+        # Of two samples of this row that are the same, the first.
+        if sample.digest not in seen:
+            seen.add(sample.digest)
+            seen.add(sample.id_digest)
+            kept.append(sample)
+    return made._replace(samples=tuple(kept), dropped=len(made.samples) - len(kept))

@@ -1,48 +1,62 @@
-"""Rows out of the input files, each with its file and line."""
+"""Rows out of plain files of lines, each with its file and line, and the ids of those that bring none."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from pipeline.errors import InputError, SettingsError
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+COMPRESSED = (".gz", ".zst", ".zstd")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Row:
-    """A line that is not blank.
+    """A row of an input.
 
     Attributes:
         source: the file's name.
-        line: its number in the file, from 1.
-        content: its bytes.
+        line: its number in the file, from 1: of the line, or of the row where a file has no lines.
+        content: a JSON object, as bytes.
+        form: the name of its format, where the user gave one.
+        fault: why there is no content to read: reason and detail of a rejection.
     """
 
     source: str
     line: int
     content: bytes
+    form: str | None = None
+    fault: tuple[str, str] | None = None
 
     @property
     def default_id(self) -> str:
         """The id of a row that brings none."""
-        return f"{Path(self.source).stem}:{self.line}"
+        return f"{stem(self.source)}:{self.line}"
+
+
+def stem(name: str) -> str:
+    """A file's name without what says how it is written: `chats` of `chats.jsonl` and of `chats.jsonl.gz`."""
+    path = PurePosixPath(name)
+    if path.suffix in COMPRESSED and path.stem:
+        path = path.with_suffix("")
+    return str(path.with_suffix(""))
 
 
 def check_sources(paths: list[Path]) -> None:
     """Refuse files whose rows would get the same ids.
 
     Raises:
-        SettingsError: two input files have the same name without their last suffix.
+        SettingsError: two input files have the same name without what says how they are written.
     """
     seen: dict[str, Path] = {}
     for path in paths:
-        if path.stem in seen:
-            raise SettingsError(f"--input {seen[path.stem]} and {path} would give rows the same ids: rename one")
-        seen[path.stem] = path
+        name = stem(path.name)
+        if name in seen:
+            raise SettingsError(f"--input {seen[name]} and {path} would give rows the same ids: rename one")
+        seen[name] = path
 
 
 def read_rows(path: Path) -> Iterator[Row]:

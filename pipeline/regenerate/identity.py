@@ -9,7 +9,8 @@ from typing import Any
 
 from pipeline.errors import StoreMismatchError
 from pipeline.extract.digests import model_digest, stack_identity
-from pipeline.prepare.fingerprint import fingerprint
+from pipeline.prepare.fingerprint import tokenizer_files
+from pipeline.prepare.source import file_sha256
 from pipeline.regenerate.job import Job
 
 FORMAT = 1
@@ -26,13 +27,13 @@ def identity_of(job: Job) -> Json:
         InputError: input, target or the stack's record cannot be read.
     """
     settings, target = job.settings, job.target
-    made_from = fingerprint(settings.input, target.folder, job.max_model_len, settings.trust_remote_code)
+    tokenizer = tokenizer_files(target.folder, settings.trust_remote_code)
     identity = {
         "format": FORMAT,
         "code_version": CODE_VERSION,
-        "sources": made_from["sources"],
+        "sources": [{"name": path.name, "sha256": file_sha256(path)} for path in settings.input],
         "model_sha256": model_digest(target.folder),
-        "tokenizer": {name: made_from["tokenizer"][name] for name in ("sha256", "files")},
+        "tokenizer": {name: tokenizer[name] for name in ("sha256", "files")},
         "stack_sha256": stack_identity()["digest"],
         "settings": {
             "temperature": settings.temperature,

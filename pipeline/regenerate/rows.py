@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.prepare.conversation import conversation_of, row_of
+from pipeline.prepare.conversation import Conversation, row_of
+from pipeline.prepare.formats import conversation_of
 from pipeline.prepare.rejection import Rejection
 from pipeline.prepare.sample import Rejected
 from pipeline.prepare.source import Row, read_rows
@@ -35,6 +36,7 @@ class DialogueReader:
         try:
             conversation = conversation_of(_with_messages(row_of(row.content)))
             own_id = conversation.id or own_id
+            _refuse_what_would_be_lost(conversation)
             dialogue = Dialogue(own_id, conversation.messages)
             if own_id in self._ids:
                 raise Rejection("duplicate-id", f"an earlier row has the id {own_id!r}")
@@ -47,6 +49,16 @@ class DialogueReader:
 def rejected(row: Row, own_id: str, why: Rejection) -> Rejected:
     """A row's line of `rejected.jsonl`."""
     return Rejected(row.source, row.line, own_id, why.reason, why.detail)
+
+
+def _refuse_what_would_be_lost(conversation: Conversation) -> None:
+    """Only text is rendered for the target to answer: no tools, no calls of them, no reasoning."""
+    if conversation.tools:
+        raise Rejection("unsupported-field", "the row has 'tools', which this version would lose")
+    for number, message in enumerate(conversation.messages, 1):
+        for key in message:
+            if key not in {"role", "content"}:
+                raise Rejection("unsupported-field", f"message {number} has '{key}', which this version would lose")
 
 
 def _with_messages(row: dict[str, Any]) -> dict[str, Any]:

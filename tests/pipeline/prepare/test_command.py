@@ -16,6 +16,8 @@ from pipeline.prepare import command as command_module
 from pipeline.prepare import output
 from pipeline.prepare.command import main
 from pipeline.prepare.header import DATA, HEADER, REJECTED
+from pipeline.prepare.reading import Reading
+from pipeline.prepare.remembered import NOTE
 from pipeline.prepare.summary import Account
 from tests.pipeline.conftest import CHECKOUT, run_stage
 from tests.pipeline.prepare.conftest import read_lines, talk
@@ -68,7 +70,11 @@ def test_result_is_as_the_contract_says(run: Run, source: Path, target: Path, tm
     assert header["tokenizer"]["vocab_size"] == 49152
     template = (target / "chat_template.jinja").read_bytes()
     assert header["chat_template_sha256"] == hashlib.sha256(template).hexdigest()
-    assert header["settings"] == {"max_seq_len": 2048, "trust_remote_code": False}
+    assert header["settings"] == {"max_seq_len": 2048, "trust_remote_code": False, "seed": 0}
+    assert header["formats"] == {"openai": 2}
+    assert header["examples"] == {
+        "no-assistant-turn": ["chats.jsonl:2: there is nothing to train on without an assistant message"]
+    }
     assert read_lines(out / REJECTED) == [
         {
             "source": "chats.jsonl",
@@ -78,7 +84,7 @@ def test_result_is_as_the_contract_says(run: Run, source: Path, target: Path, tm
             "detail": "there is nothing to train on without an assistant message",
         }
     ]
-    assert sorted(path.name for path in out.iterdir()) == sorted([DATA, HEADER, REJECTED])
+    assert sorted(path.name for path in out.iterdir()) == sorted([DATA, HEADER, REJECTED, NOTE])
 
 
 def test_summary_tells_counts_and_the_first_of_each_rejection(run: Run, source: Path) -> None:
@@ -92,10 +98,12 @@ def test_summary_tells_counts_and_the_first_of_each_rejection(run: Run, source: 
 
 def test_rows_of_several_files_come_in_their_order(run: Run, source: Path, tmp_path: Path) -> None:
     more = write(tmp_path / "more.jsonl", [ROWS[2], ROWS[0]])
+    write(source, [{"id": "first", "messages": talk("Other", "words")}, *ROWS[1:], {"messages": talk("New", "one")}])
     run(sources=[more, source])
-    # The id `first` is taken by the row that comes first.
-    assert [sample["id"] for sample in read_lines(tmp_path / "out" / DATA)] == ["more:1", "first", "chats:3"]
-    assert [row["reason"] for row in read_lines(tmp_path / "out" / REJECTED)] == ["duplicate-id", "no-assistant-turn"]
+    # The id `first` is taken by the row that comes first, and what was there before is not taken again.
+    assert [sample["id"] for sample in read_lines(tmp_path / "out" / DATA)] == ["more:1", "first", "chats:4"]
+    reasons = ["duplicate-id", "no-assistant-turn", "duplicate"]
+    assert [row["reason"] for row in read_lines(tmp_path / "out" / REJECTED)] == reasons
 
 
 def test_blank_lines_byte_order_mark_and_line_separators_are_no_trouble(run: Run, source: Path, tmp_path: Path) -> None:
@@ -109,6 +117,7 @@ def test_blank_lines_byte_order_mark_and_line_separators_are_no_trouble(run: Run
 def test_rerun_does_nothing_and_loads_nothing(run: Run, source: Path, target: Path, tmp_path: Path) -> None:
     run()
     before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
+    assert set(before) == {DATA, HEADER, REJECTED, NOTE}
     flags = ["--input", str(source), "--model-path", str(target), "--output-dir", str(tmp_path / "out")]
     program = (
         "import sys; from pipeline.__main__ import main; code = main(['prepare', *sys.argv[1:]]);"
@@ -123,10 +132,10 @@ def test_rerun_does_nothing_and_loads_nothing(run: Run, source: Path, target: Pa
 
 def test_same_run_elsewhere_gives_the_same_bytes(run: Run, tmp_path: Path) -> None:
     run()
-    first = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    first = {name: (tmp_path / "out" / name).read_bytes() for name in (DATA, HEADER, REJECTED)}
     (tmp_path / "out" / HEADER).unlink()
     run()
-    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == first
+    assert {name: (tmp_path / "out" / name).read_bytes() for name in first} == first
 
 
 def change_template(place: Path) -> None:
@@ -160,7 +169,7 @@ def older_code(place: Path) -> None:
         (change_input, ["sources chats.jsonl"]),
         (damage_data, ["tokenized.jsonl: missing or not as written"]),
         (remove_rejected, ["rejected.jsonl: missing or not as written"]),
-        (older_code, ["code_version: 0 -> 1", "libraries tokenizers: 0.1 -> "]),
+        (older_code, ["code_version: 0 -> 2", "libraries tokenizers: 0.1 -> "]),
     ],
 )
 def test_what_changed_is_named_and_the_work_done_again(
@@ -232,8 +241,9 @@ def test_missing_input_is_named(run: Run, tmp_path: Path) -> None:
     assert str(tmp_path / "no.jsonl") in refusal(run, InputError, sources=[tmp_path / "no.jsonl"])
 
 
-def test_folder_as_input_is_refused(run: Run, tmp_path: Path) -> None:
-    assert "cannot read" in refusal(run, InputError, sources=[tmp_path])
+def test_folder_without_a_file_of_rows_is_refused(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert "no file of rows in" in refusal(run, InputError, sources=[tmp_path / "empty"])
 
 
 def test_missing_target_is_named(run: Run, tmp_path: Path) -> None:
@@ -286,9 +296,12 @@ def test_code_from_the_target_runs_only_when_asked_for(run: Run, target: Path, t
 
 
 def test_account_that_does_not_close_stops_the_run() -> None:
-    account = Account(rows_read=3, rows_used=1, rejected={"not-json": 1})
-    with pytest.raises(AccountError, match="3 rows read, but 1 used and 1 rejected"):
-        account.close()
+    account, reading = Account(rows_used=1, duplicates=2, rejected={"not-json": 1}), Reading([], seed=0)
+    reading.rows_read, reading.left_out = 9, {"chats.jsonl": 4}
+    with pytest.raises(AccountError, match="9 rows read, but 1 used, 1 rejected, 2 duplicates and 4 left out"):
+        account.close(reading)
+    reading.rows_read = 8
+    assert account.close(reading)["rows_read"] == 8
 
 
 def test_second_of_two_runs_at_once_finds_the_work_done(source: Path, target: Path, tmp_path: Path) -> None:
