@@ -70,7 +70,16 @@ def test_result_is_as_the_contract_says(run: Run, source: Path, target: Path, tm
     assert header["tokenizer"]["vocab_size"] == 49152
     template = (target / "chat_template.jinja").read_bytes()
     assert header["chat_template_sha256"] == hashlib.sha256(template).hexdigest()
-    assert header["settings"] == {"max_seq_len": 2048, "trust_remote_code": False, "seed": 0}
+    assert header["settings"] == {
+        "max_seq_len": 2048,
+        "train_on": "all",
+        "min_trained_tokens": 1,
+        "truncate": "right",
+        "special_tokens": "literal",
+        "day": "2026-01-01",
+        "trust_remote_code": False,
+        "seed": 0,
+    }
     assert header["formats"] == {"openai": 2}
     assert header["examples"] == {
         "no-assistant-turn": ["chats.jsonl:2: there is nothing to train on without an assistant message"]
