@@ -125,7 +125,7 @@ TOPICS = (
     *("microscopes", "laboratories", "statistics in sports", "maps of cities", "borders", "deserts at dawn"),
     *("islands", "mountains", "lakes", "waterfalls", "caves", "beaches"),
 )
-FORMS_OF_A_TOPIC = 3
+FORMS_OF_A_TOPIC = 6
 
 
 def main() -> None:
