@@ -105,7 +105,7 @@ def broken(path: Path) -> tuple[list[Any], str]:
 def test_rows_before_a_cut_are_kept_and_the_cut_is_one_row(
     name: str, squeeze: Callable[[bytes], bytes], tmp_path: Path
 ) -> None:
-    many = b"".join(json.dumps({"text": f"{number * 7919 ** 5} {number}"}).encode() + b"\n" for number in range(90_000))
+    many = b"".join(json.dumps({"text": f"{number * 7919**5} {number}"}).encode() + b"\n" for number in range(90_000))
     whole = squeeze(many)
     (tmp_path / name).write_bytes(whole[: len(whole) * 2 // 3])
     rows, _ = broken(tmp_path / name)
