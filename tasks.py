@@ -79,7 +79,10 @@ def extract(  # noqa: PLR0913, PLR0917 - the flags are the stage's own
     **STAGE,
     iterable=["input"],
     help={
-        "input": "conversations, JSONL; may be given again",
+        "input": "a file or folder, or hf:owner/name:split; ,weight= ,cap= ,format= behind it; may be given again",
+        "format": "of all rows; seen row by row when not given",
+        "seed": "of the rows that a weight takes",
+        "workers": "processes; one a core when not given",
         "model_path": MODEL_HELP,
         "output_dir": "folder for tokenized.jsonl",
         "max_seq_len": "tokens in one sample, at most",
@@ -98,6 +101,9 @@ def extract(  # noqa: PLR0913, PLR0917 - the flags are the stage's own
 def prepare(  # noqa: PLR0913, PLR0917 - the flags are the stage's own
     _: Context,
     input: list[str],
+    format: str | None = None,
+    seed: str | None = None,
+    workers: str | None = None,
     model_path: str | None = None,
     output_dir: str | None = None,
     max_seq_len: str | None = None,

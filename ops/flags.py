@@ -14,6 +14,8 @@ PATHS = (
     *("input", "model_path", "prepared_data", "output_dir", "store", "draft", "init_from", "draft_config"),
     *("estimate", "evaluation", "train_report"),
 )
+INPUT_OPTIONS = re.compile(r"(?:,(?:weight|cap|format)=[^,]*)*\Z")
+"""of prepare's inputs, as the stage itself reads them (pipeline/prepare/sources/files.py)"""
 
 
 def to_flags(given: Given) -> list[str]:
@@ -45,7 +47,7 @@ def with_absolute_paths(given: Given) -> Given:
     for name in PATHS:
         value = given.get(name)
         if isinstance(value, list):
-            changed[name] = [_named_or_not(item) for item in value]
+            changed[name] = [_input(item) if name == "input" else _named_or_not(item) for item in value]
         elif value and not (name == "model_path" and is_hub_name(value)):
             changed[name] = str(absolute(value))
     return changed
@@ -55,6 +57,23 @@ def folder_of(value: str) -> str:
     """The path in a value of the form NAME=FOLDER, or in one that is a path alone."""
     name, equals, folder = value.partition("=")
     return folder if equals and "/" not in name else value
+
+
+def input_place(value: str) -> tuple[str, str]:
+    """The place in one of prepare's inputs, and the options behind it: PLACE[,weight=W][,cap=N][,format=F]."""
+    at = next(match.start() for match in INPUT_OPTIONS.finditer(value))
+    return value[:at], value[at:]
+
+
+def is_hub_data(place: str) -> bool:
+    """Whether an input is a data set of the hub: hf:owner/name."""
+    return place.startswith("hf:")
+
+
+def _input(value: str) -> str:
+    place, options = input_place(value)
+    # An empty one is the stage's to refuse.
+    return value if is_hub_data(place) or not place else str(absolute(place)) + options
 
 
 def _named_or_not(value: str) -> str:

@@ -8,7 +8,19 @@ from typing import Any
 
 from ops import demo
 from ops.container.choice import choose
-from ops.flags import Given, absolute, devices, is_given, is_local, paths, target, to_flags, with_absolute_paths
+from ops.flags import (
+    Given,
+    absolute,
+    devices,
+    input_place,
+    is_given,
+    is_hub_data,
+    is_local,
+    paths,
+    target,
+    to_flags,
+    with_absolute_paths,
+)
 from ops.local import ensure
 from ops.stack.model import STACKS, load
 from ops.stack.stages import EXTRACT, STACK_OF
@@ -56,12 +68,13 @@ def prepare(given: Given) -> None:
         demo.prepare(runtime, to_flags(given))
         return
     given = with_absolute_paths(given)
+    places = [input_place(value)[0] for value in given["input"] or []]
     call = StageCall(
         stage="prepare",
         arguments=tuple(to_flags(given)),
-        reads=(*map(Path, given["input"] or []), *target(given)),
+        reads=(*(Path(place) for place in places if not is_hub_data(place)), *target(given)),
         writes=paths(given["output_dir"]),
-        offline=is_local(given["model_path"]),
+        offline=is_local(given["model_path"]) and not any(map(is_hub_data, places)),
     )
     runtime.finish(call)
 

@@ -132,6 +132,24 @@ def test_own_data_reaches_the_stage_by_absolute_paths(
     assert (call.writes, call.offline, call.tp_size) == ((tmp_path / "out",), True, 8)
 
 
+def test_inputs_keep_their_options_and_those_of_the_hub_are_looked_up(
+    recorder: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    inputs = ["a.jsonl", "b,c.parquet,weight=0.5,cap=3", "hf:owner/name:test,format=text"]
+    stages.prepare(NOTHING | {"input": inputs, "model_path": "./target", "output_dir": "out"})
+    (call,) = recorder.calls
+    assert [flag for flag in call.arguments if flag.startswith("--input")] == [
+        f"--input={tmp_path}/a.jsonl",
+        f"--input={tmp_path}/b,c.parquet,weight=0.5,cap=3",
+        "--input=hf:owner/name:test,format=text",
+    ]
+    assert call.reads == (tmp_path / "a.jsonl", tmp_path / "b,c.parquet", tmp_path / "target")
+    assert not call.offline
+    stages.prepare(NOTHING | {"input": inputs[:2], "model_path": "./target", "output_dir": "out"})
+    assert recorder.calls[1].offline
+
+
 def test_a_hub_name_stays_one_and_may_be_looked_up(recorder: Recorder, tmp_path: Path) -> None:
     stages.extract(NOTHING | {"model_path": "owner/name", "prepared_data": "/p.jsonl"})
     (call,) = recorder.calls
