@@ -28,10 +28,11 @@ INT, FLOAT, TEXT, SWITCH, INTS, PATH = (
 _OF_KIND = {
     INT: "tp-size batch-size max-seq-len limit seed max-new-tokens max-model-len token-budget unit-deadline top-k "
     "num-speculative-tokens draft-vocab-size draft-layers epochs max-steps batch-tokens ttt-steps nproc "
-    "checkpoint-steps keep log-every",
+    "checkpoint-steps keep log-every min-trained-tokens",
     FLOAT: "temperature top-p gpu-memory-utilization learning-rate weight-decay validation-share warmup-share "
-    "ttt-warmup-share ttt-decay checkpoint-minutes",
-    TEXT: "dtype unfinished over-long engine storage loss attention optimizer schedule start loggers verifier-name",
+    "ttt-warmup-share ttt-decay checkpoint-minutes state-noise",
+    TEXT: "dtype unfinished over-long engine storage loss attention optimizer schedule start loggers verifier-name "
+    "truncate train-on special-tokens day",
     SWITCH: "trust-remote-code norm-before-fc norm-output train-lm-head",
     INTS: "layer-ids",
     PATH: "init-from draft-config",
@@ -42,10 +43,11 @@ KINDS: Mapping[str, str] = {name: kind for kind, names in _OF_KIND.items() for n
 _ENGINE = "tp-size dtype gpu-memory-utilization trust-remote-code"
 _NAMES = {
     "regenerate": f"{_ENGINE} temperature top-p top-k seed max-new-tokens unfinished max-model-len batch-size limit",
-    "prepare": "max-seq-len trust-remote-code",
+    "prepare": "max-seq-len truncate train-on min-trained-tokens special-tokens day trust-remote-code",
     "extract": f"{_ENGINE} batch-size max-seq-len layer-ids token-budget over-long engine storage unit-deadline",
     "train": "init-from draft-config draft-layers draft-vocab-size norm-before-fc norm-output train-lm-head "
-    "validation-share seed epochs max-steps batch-tokens learning-rate weight-decay optimizer schedule warmup-share "
+    "state-noise validation-share seed epochs max-steps batch-tokens learning-rate weight-decay optimizer schedule "
+    "warmup-share "
     "ttt-steps ttt-warmup-share start ttt-decay loss attention dtype nproc checkpoint-steps checkpoint-minutes keep "
     "log-every loggers",
     "estimate": "num-speculative-tokens",
