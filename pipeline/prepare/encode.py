@@ -121,6 +121,8 @@ class Encoder:
 
     def _cut(self, masked: Masked, *, rewritten: bool) -> list[Encoded]:
         settings, length = self._settings, len(masked.input_ids)
+        if length <= settings.max_seq_len and sum(masked.loss_mask) >= settings.min_trained_tokens:
+            return [Encoded(masked.input_ids, masked.loss_mask, length, masked.straddling, rewritten)]
         found: list[Encoded] = []
         for window in windows(masked.loss_mask, settings.max_seq_len, settings.truncate):
             here = slice(window.start, window.stop)

@@ -21,6 +21,7 @@ class Hidden:
 
     def __init__(self, special: re.Pattern[str]) -> None:
         self.special = special
+        self._found = re.compile(f"{special.pattern}|{_PRIVATE.pattern}")
         self._strings: list[str] = []
 
     def __bool__(self) -> bool:
@@ -32,7 +33,15 @@ class Hidden:
         Raises:
             Rejection: there are such characters in it already.
         """
-        return _mapped(value, self._hide)
+        # Few conversations have anything to hide; those are not copied.
+        return _mapped(value, self._hide) if self._is_needed(value) else value
+
+    def _is_needed(self, value: Any) -> bool:
+        if isinstance(value, str):
+            return self._found.search(value) is not None
+        if isinstance(value, dict):
+            value = [*value, *value.values()]
+        return isinstance(value, list) and any(map(self._is_needed, value))
 
     def restore(self, text: str) -> str:
         """Text with the strings back in it."""

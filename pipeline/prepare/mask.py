@@ -65,16 +65,18 @@ def masks(tokenizer: Any, texts: Sequence[Rendered]) -> list[Masked | Rejection]
         except Rejection as why:
             found[place] = why
     if plain:
-        encoding = tokenizer(
+        # The library's own objects: of most texts a few offsets are all that is needed.
+        encodings = tokenizer(
             [texts[place].text for place in plain],
             add_special_tokens=False,
-            return_offsets_mapping=True,
             return_attention_mask=False,
             return_token_type_ids=False,
             verbose=False,
-        )
-        for place, ids, offsets in zip(plain, encoding["input_ids"], encoding["offset_mapping"], strict=True):
-            found[place] = _by_offsets(ids, offsets, texts[place].text, texts[place].answers)
+        ).encodings
+        for place, encoding in zip(plain, encodings, strict=True):
+            rendered = texts[place]
+            masked = _by_borders(encoding, rendered.answers)
+            found[place] = masked or _by_offsets(encoding.ids, encoding.offsets, rendered.text, rendered.answers)
     return [one for one in found if one is not None]
 
 
@@ -127,6 +129,24 @@ def _in_pieces(
     if before < len(text):
         ordinary(text[before:])
     return ids, offsets
+
+
+def _by_borders(encoding: Any, answers: list[Span]) -> Masked | None:
+    """The mask where every border of an answer is one of two tokens, both of which have it in their offsets."""
+    ids = encoding.ids
+    loss_mask = [0] * len(ids)
+    for start, end in answers:
+        first, last = encoding.char_to_token(start), encoding.char_to_token(end - 1)
+        if not first or last is None:
+            return None
+        (_, before), (begin, _), (_, stop) = (encoding.token_to_chars(at) for at in (first - 1, first, last))
+        if not (before == begin == start and stop == end) or last < first:
+            return None
+        # Tokens that share a character have the same offsets; the last of them counts.
+        while last + 1 < len(ids) and encoding.token_to_chars(last + 1)[1] == end:
+            last += 1
+        loss_mask[first : last + 1] = [1] * (last + 1 - first)
+    return Masked(ids, loss_mask, 0)
 
 
 def _by_offsets(input_ids: list[int], offsets: list[Span], text: str, answers: list[Span]) -> Masked:

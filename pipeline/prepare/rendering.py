@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -65,16 +66,8 @@ class Rendering:
         """
         try:
             if self._template is None:
-                self._template = _compiled(self.source)
-            return str(
-                self._template.render(
-                    messages=messages,
-                    tools=tools,
-                    documents=None,
-                    add_generation_prompt=ask,
-                    **{**self._variables, **variables},
-                )
-            )
+                self._template = _compiled(self.source, self._variables)
+            return str(self._template.render(messages=messages, tools=tools, add_generation_prompt=ask, **variables))
         # A template is a program out of the target's folder: whatever it raises is about this conversation.
         except Exception as error:
             raise Rejection("template-refused", str(error) or type(error).__name__) from error
@@ -155,8 +148,11 @@ def _end_tokens(tokenizer: Any) -> set[str]:
     return {tokenizer.convert_ids_to_tokens(number) for number in ids if isinstance(number, int)}
 
 
-def _compiled(source: str) -> Any:
+def _compiled(source: str, variables: Mapping[str, Any]) -> Any:
     """As transformers compiles it: its sandbox, its extensions, its filters."""
     from transformers.utils.chat_template_utils import _compile_jinja_template
 
-    return _compile_jinja_template(source)
+    template = _compile_jinja_template(source)
+    # What is the same in every text goes in once; a plain dict, as every rendering copies it.
+    template.globals = {**template.globals, "documents": None, **variables}
+    return template

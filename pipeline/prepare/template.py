@@ -111,7 +111,8 @@ class Template:
         for number in reversed(turns):
             up_to, last = messages[: number + 1], number == len(messages) - 1
             following = "user" if last else messages[number + 1]["role"]
-            text, answer = self._turn(up_to, tools, following, cut_off=unfinished and last)
+            through = whole if last else self._rendering.text(up_to, tools)
+            text, answer = self._turn(up_to, tools, through, following, cut_off=unfinished and last)
             if last and (unfinished or not whole.startswith(text)):
                 found = [_Text(messages, text)]
             home = next((one for one in found if one.text.startswith(text)), None)
@@ -146,22 +147,25 @@ class Template:
             Rejection: there is one.
         """
         for number, message in enumerate(messages, 1):
-            for text in _strings(message):
+            for text in strings(message):
                 if found := self.special.search(text):
                     raise Rejection("special-token-in-text", f"message {number} contains {found.group()}")
 
-    def _turn(self, messages: Messages, tools: Tools, following: str, *, cut_off: bool) -> tuple[str, Span]:
+    def _turn(
+        self, messages: Messages, tools: Tools, through: str, following: str, *, cut_off: bool
+    ) -> tuple[str, Span]:
         """The text up to the end of the last message's turn, and what of it the target wrote.
 
         Args:
             messages: the last one is an answer.
             tools: functions that the target is shown.
+            through: the text of these messages.
             following: the role of the message behind it.
             cut_off: it has no end.
         """
         number = len(messages)
         prompts = self._rendering.prompts(messages[:-1], tools) if number > 1 else self._first_prompt(tools)
-        through = self._rendering.text(messages, tools).removesuffix(self._rendering.closing or "\0")
+        through = through.removesuffix(self._rendering.closing or "\0")
         # Of several prompts the longest: an empty thought that it holds was given, and not written.
         fitting = [prompt for prompt in prompts if through.startswith(prompt)]
         if not fitting:
@@ -243,9 +247,9 @@ def _end_of_words(text: str, start: int, answer: str) -> int:
     return text.rindex(words, start) + len(words)
 
 
-def _strings(value: Any) -> Iterator[str]:
+def strings(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | dict):
         for item in value.values() if isinstance(value, dict) else value:
-            yield from _strings(item)
+            yield from strings(item)

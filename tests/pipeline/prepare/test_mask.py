@@ -5,6 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors
 from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
 
@@ -81,6 +83,22 @@ def test_tokenizer_without_offsets_is_masked_byte_for_byte() -> None:
     assert sample.input_ids == [number for part in ids for number in part]
     ones = [[one] * len(part) for (one, _), part in zip(expected, ids, strict=True)]
     assert sample.loss_mask == [one for part in ones for one in part]
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(talks=st.lists(st.tuples(st.text(max_size=20), st.text(max_size=20)), min_size=1, max_size=3))
+def test_mask_by_borders_is_the_mask_by_offsets(tokenizer: Any, talks: list[tuple[str, str]]) -> None:
+    tokenizer.chat_template = CHATML
+    try:
+        rendered = Template(tokenizer).render(talk(*(text for pair in talks for text in pair)))
+    except Rejection:
+        return
+    [encoding] = tokenizer([rendered.text], add_special_tokens=False).encodings
+    by_offsets = mask_module._by_offsets(encoding.ids, encoding.offsets, rendered.text, rendered.answers)
+    by_borders = mask_module._by_borders(encoding, rendered.answers)
+    assert by_borders in (None, by_offsets) if by_offsets.straddling == 0 else by_borders is None
+    plain = "".join(text for pair in talks for text in pair)
+    assert by_borders or by_offsets.straddling or not plain.isascii() or not plain.isprintable()
 
 
 def words(trim: bool, swallow: bool = False) -> PreTrainedTokenizerFast:
