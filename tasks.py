@@ -855,6 +855,25 @@ def bench_scale(_: Context, samples: list[str]) -> None:
 
 
 @task(
+    name="prepare",
+    **STAGE,
+    iterable=["rows"],
+    help={
+        "rows": "of a run; may be given again; 10,000, 100,000 and 1,000,000 when not given",
+        "workers": "processes, and the bare tokenizer's threads; 2",
+        "folder": "where to write the data; runs/",
+    },
+)
+def bench_prepare(_: Context, rows: list[str], workers: str | None = None, folder: str | None = None) -> None:
+    """Measure preparation against the bare tokenizer."""
+    flags = given(locals())
+    from ops import stages
+    from ops.flags import to_flags
+
+    stages.bench_target("bench.prepare", *to_flags(flags))
+
+
+@task(
     name="read",
     **STAGE,
     help={"store": "read this one's samples instead of made-up ones", "folder": "where to write the data, 4 GB; runs/"},
@@ -937,7 +956,8 @@ def commands() -> Collection:
     top.add_collection(Collection("store", store_merge, store_split, store_prune, store_stats, store_export))
     top.add_collection(Collection("patch", patch_status, patch_verify, patch_new, patch_refresh, patch_rebase))
     measured = (bench_extract, bench_compare, bench_scale, bench_store, bench_read, bench_kill, bench_kill_engine)
-    top.add_collection(Collection("bench", *measured, bench_train, bench_train_kill, bench_wrong_drafts))
+    more = (bench_prepare, bench_train, bench_train_kill, bench_wrong_drafts)
+    top.add_collection(Collection("bench", *measured, *more))
     top.add_collection(Collection("stack", stack_lock, stack_show, stack_verify, stack_pin_nightly))
     return top
 

@@ -34,6 +34,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.train_data import DEMO, make
+from bench.watch import memory, tree
 from pipeline.store.export import export
 from pipeline.store.manifest import read_manifest
 
@@ -92,26 +93,6 @@ def turn(command: list[str], work: Path) -> Turn:
     assert process.stdout
     found: Turn = json.loads(process.stdout.read().splitlines()[-1])
     return found | {"held": held, "whole": whole}
-
-
-def tree(pid: int) -> list[int]:
-    """A process and all that come from it."""
-    try:
-        tasks = list(Path(f"/proc/{pid}/task").iterdir())
-        children = [int(child) for task in tasks for child in (task / "children").read_text().split()]
-    except OSError:  # it has just ended
-        return []
-    return [pid, *(below for child in children for below in tree(child))]
-
-
-def memory(pid: int) -> tuple[int, int]:
-    """Bytes of a process that the kernel cannot drop, and all of them; what is shared counts in parts."""
-    try:
-        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-    except OSError:  # it has just ended
-        return 0, 0
-    sizes = {name: 1024 * int(size) for name, size in re.findall(r"^(Pss\w*):\s+(\d+) kB", text, re.MULTILINE)}
-    return sizes.get("Pss_Anon", 0) + sizes.get("Pss_Shmem", 0), sizes.get("Pss", 0)
 
 
 def show(results: dict[str, list[Turn]]) -> None:

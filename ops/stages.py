@@ -122,6 +122,20 @@ def bench(module: str, *arguments: str) -> None:
     become([str(runtime.environment / "bin" / "python"), "-m", module, *where, *arguments], offline=True)
 
 
+def bench_target(module: str, *arguments: str) -> None:
+    """Become a benchmark that needs the demo's target and makes its own data.
+
+    Args:
+        module: the benchmark's module; it takes --model-path.
+        arguments: more of its flags.
+    """
+    runtime = LocalRuntime(load(STACKS / EXTRACT))
+    target = demo.ensure_target(runtime)
+    become(
+        [str(runtime.environment / "bin" / "python"), "-m", module, f"--model-path={target}", *arguments], offline=True
+    )
+
+
 def bench_alone(module: str, *arguments: str, stack: str = EXTRACT) -> None:
     """Become a benchmark that needs neither target nor data.
 

@@ -11,7 +11,7 @@ from typing import cast
 DIGEST = 16
 """bytes; among a billion of them two are alike by chance in one run of 10^20"""
 _NONE = bytes(DIGEST)
-_FIRST = 1 << 12
+_FIRST = 1 << 16
 """slots to begin with"""
 
 

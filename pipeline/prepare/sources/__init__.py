@@ -5,7 +5,6 @@ What is wrong with a file from some place on is one row with a fault, so that th
 
 from __future__ import annotations
 
-import dataclasses
 import zlib
 from collections.abc import Iterator
 from io import BufferedReader
@@ -42,7 +41,7 @@ def rows_of(part: Part) -> Iterator[Row]:
             yield Row(part.name, line + 1, b"", fault=(BROKEN, detail))
             return
         line = row.line
-        yield row if part.form is None else dataclasses.replace(row, form=part.form)
+        yield row if part.form is None else row._replace(form=part.form)
 
 
 def _read(part: Part) -> Iterator[Row]:

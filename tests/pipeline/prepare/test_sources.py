@@ -244,8 +244,10 @@ def test_options_stand_behind_a_place_that_may_have_commas(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     "given_",
-    ["a.jsonl,weight=0", "a.jsonl,weight=2", "a.jsonl,weight=x", "a.jsonl,weight=nan", "a.jsonl,cap=0"]
-    + ["a.jsonl,cap=-1", "a.jsonl,format=chat", "hf:", "hf:a/b/c", "hf:a/b:"[:-1] + ":x y"],
+    [
+        *("a.jsonl,weight=0", "a.jsonl,weight=2", "a.jsonl,weight=x", "a.jsonl,weight=nan", "a.jsonl,cap=0"),
+        *("a.jsonl,cap=-1", "a.jsonl,format=chat", "hf:", "hf:a/b/c", "hf:a/b:x y"),
+    ],
 )
 def test_option_that_cannot_be_is_refused(given_: str) -> None:
     with pytest.raises(SettingsError) as error:
