@@ -2,8 +2,8 @@
 
     ./eyas bench.prepare
 
-Conversations are made up (two to four turns of 3 to 40 words, ShareGPT's form, all different), 10^4, 10^5 and 10^6 of
-them. Each size is one run of `python -m pipeline prepare`, from its start to its end: the rate counts everything, imports
+Conversations are made up (two or four turns of 3 to 40 words, ShareGPT's form, all different): 10^4, 10^5 and 10^6.
+Each size is one run of `python -m pipeline prepare`, from its start to its end: the rate counts everything, imports
 and writing included. Before and after it the bare tokenizer has a turn on the first rows of the same file, with as
 many threads as the command has workers. Memory is the peak of the process tree (Pss, looked at four times a second):
 "held" is what the kernel cannot drop, the rest are pages of files. speculators prepares the smallest size.
@@ -33,7 +33,7 @@ WORDS = (
     "tokenizer draft target model hidden state layer vector speculative decoding acceptance gradient learning rate "
     "river mountain window kitchen because although however therefore question answer explain describe compare "
     "Paris Tokyo Amsterdam 1984 2,048 3.14 e.g. naïve café данные 模型 مرحبا def return import self. () {} == -> \n"
-).split(" ")
+)
 Turn = dict[str, Any]
 
 
@@ -76,11 +76,12 @@ def measure(given: argparse.Namespace, work: Path, size: int) -> Turn:
 def make(path: Path, rows: int) -> None:
     """Write made-up conversations, the same ones for the same number."""
     draw = random.Random(0)  # noqa: S311 - words, not secrets
+    known = WORDS.split(" ")
     with path.open("w", encoding="utf-8") as file:
         for number in range(rows):
             turns = []
             for place in range(2 * draw.randint(1, 2)):
-                words = draw.choices(WORDS, k=draw.randint(3, 40))
+                words = draw.choices(known, k=draw.randint(3, 40))
                 said = f"{number} {' '.join(words)}".strip()
                 turns.append({"from": ("human", "gpt")[place % 2], "value": said})
             file.write(json.dumps({"conversations": turns}, ensure_ascii=False) + "\n")

@@ -34,7 +34,9 @@ class DialogueReader:
         """A row as a dialogue that the target has yet to write its part of, or why it is none."""
         own_id = row.default_id
         try:
-            conversation = conversation_of(_with_messages(row_of(row.content)))
+            content = row_of(row.content)
+            _refuse_tools(content)
+            conversation = conversation_of(_with_messages(content))
             own_id = conversation.id or own_id
             _refuse_what_would_be_lost(conversation)
             dialogue = Dialogue(own_id, conversation.messages)
@@ -51,10 +53,14 @@ def rejected(row: Row, own_id: str, why: Rejection) -> Rejected:
     return Rejected(row.source, row.line, own_id, why.reason, why.detail)
 
 
+def _refuse_tools(row: dict[str, Any]) -> None:
+    for field in ("tools", "functions", "documents"):
+        if row.get(field):
+            raise Rejection("unsupported-field", f"the row has '{field}', which this version would lose")
+
+
 def _refuse_what_would_be_lost(conversation: Conversation) -> None:
-    """Only text is rendered for the target to answer: no tools, no calls of them, no reasoning."""
-    if conversation.tools:
-        raise Rejection("unsupported-field", "the row has 'tools', which this version would lose")
+    """Only text is rendered for the target to answer: no calls of tools, no reasoning, no names."""
     for number, message in enumerate(conversation.messages, 1):
         for key in message:
             if key not in {"role", "content"}:

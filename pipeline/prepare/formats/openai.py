@@ -22,6 +22,7 @@ ROLES = {
 }
 ROW_KEYS = ("tools", "functions", "documents", "system")
 REASONING = ("reasoning_content", "reasoning", "thinking")
+ANSWERS_ONLY = (*REASONING, "tool_calls", "function_call")
 TEXT_PARTS = {"text": "text", "input_text": "text", "output_text": "text"}
 THOUGHT_PARTS = {"thinking": "thinking", "reasoning": "text"}
 
@@ -50,6 +51,10 @@ def message(turn: Json, number: int) -> Json:
     role = ROLES.get(given)
     if role is None:
         raise Rejection("unknown-role", f"{where} has the role {given!r}")
+    if role != "assistant":
+        for key in ANSWERS_ONLY:
+            if turn.get(key):
+                raise Rejection("unsupported-field", f"{where} is no answer and has '{key}'")
     calls = _calls(turn, where)
     content, thoughts = turn.get("content"), ""
     if isinstance(content, list):
@@ -63,8 +68,8 @@ def message(turn: Json, number: int) -> Json:
         made["reasoning_content"] = reasoning
     if calls:
         made["tool_calls"] = calls
-    if role != "assistant" and len(made) > 2:
-        raise Rejection("unsupported-field", f"{where} is no answer and has '{list(made)[2]}'")
+    if role != "assistant" and len(made) > 2:  # thoughts among its parts
+        raise Rejection("unsupported-field", f"{where} is no answer and reasons")
     for key in ("tool_call_id", "name"):
         if isinstance(value := turn.get(key), str) and value:
             made[key] = value
