@@ -45,16 +45,7 @@ def message(turn: Json, number: int) -> Json:
         Rejection: as for `read`.
     """
     where = f"message {number}"
-    given = turn.get("role")
-    if not isinstance(given, str):
-        raise Rejection("wrong-type", f"'role' of {where} is {kind(given)}, not text")
-    role = ROLES.get(given)
-    if role is None:
-        raise Rejection("unknown-role", f"{where} has the role {given!r}")
-    if role != "assistant":
-        for key in ANSWERS_ONLY:
-            if turn.get(key):
-                raise Rejection("unsupported-field", f"{where} is no answer and has '{key}'")
+    role = _role(turn, where)
     calls = _calls(turn, where)
     content, thoughts = turn.get("content"), ""
     if isinstance(content, list):
@@ -74,6 +65,20 @@ def message(turn: Json, number: int) -> Json:
         if isinstance(value := turn.get(key), str) and value:
             made[key] = value
     return made
+
+
+def _role(turn: Json, where: str) -> str:
+    given = turn.get("role")
+    if not isinstance(given, str):
+        raise Rejection("wrong-type", f"'role' of {where} is {kind(given)}, not text")
+    role = ROLES.get(given)
+    if role is None:
+        raise Rejection("unknown-role", f"{where} has the role {given!r}")
+    if role != "assistant":
+        for key in ANSWERS_ONLY:
+            if turn.get(key):
+                raise Rejection("unsupported-field", f"{where} is no answer and has '{key}'")
+    return role
 
 
 def _calls(turn: Json, where: str) -> list[Json]:
