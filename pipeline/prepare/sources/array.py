@@ -134,7 +134,7 @@ class _Scan:
                     break
             else:
                 place = len(self._buffer)
-            front = min(place, self._row - self._base)
+            front = self._row - self._base
             kept = self._buffer[front:]
             if len(kept) > LONGEST:
                 raise ValueError(f"a row has more than {LONGEST:,} bytes")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.prepare import remembered
+from pipeline.prepare import seen as seen_module
 from pipeline.prepare.remembered import NOTE, Digests
 from pipeline.prepare.seen import Seen
 
@@ -15,7 +16,10 @@ def digest(number: int) -> bytes:
     return hashlib.blake2b(str(number).encode(), digest_size=16).digest()
 
 
-def test_table_knows_what_was_added_and_nothing_else_as_it_grows(tmp_path: Path) -> None:
+def test_table_knows_what_was_added_and_nothing_else_as_it_grows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seen_module, "_FIRST", 256)
     seen = Seen(tmp_path)
     for number in range(20_000):
         assert digest(number) not in seen
