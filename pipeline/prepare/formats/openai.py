@@ -56,13 +56,7 @@ def message(turn: Json, number: int) -> Json:
             if turn.get(key):
                 raise Rejection("unsupported-field", f"{where} is no answer and has '{key}'")
     calls = _calls(turn, where)
-    content, thoughts = turn.get("content"), ""
-    if isinstance(content, list):
-        content, thoughts = _joined(content, where)
-    elif content is None and calls:
-        content = ""
-    elif not isinstance(content, str):
-        raise Rejection("wrong-type", f"'content' of {where} is {kind(content)}, not text")
+    content, thoughts = _content(turn.get("content"), bool(calls), where)
     made: Json = {"role": role, "content": content}
     if reasoning := _reasoning(turn, thoughts, where):
         made["reasoning_content"] = reasoning
@@ -74,6 +68,17 @@ def message(turn: Json, number: int) -> Json:
         if isinstance(value := turn.get(key), str) and value:
             made[key] = value
     return made
+
+
+def _content(content: Any, may_be_absent: bool, where: str) -> tuple[str, str]:
+    """What a message says, and what it thinks in parts of its content."""
+    if isinstance(content, list):
+        return _joined(content, where)
+    if content is None and may_be_absent:
+        return "", ""
+    if not isinstance(content, str):
+        raise Rejection("wrong-type", f"'content' of {where} is {kind(content)}, not text")
+    return content, ""
 
 
 def _calls(turn: Json, where: str) -> list[Json]:
