@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,11 +12,16 @@ import numpy.typing as npt
 from pipeline.errors import SettingsError
 
 _RANGE = 1 << 64
+_NUMBER = re.compile(r"#[0-9]+\Z")
 
 
 def held_out(sample: str, seed: int, share: float) -> bool:
-    """Whether a sample validates: a function of its id and the seed, so that more samples change nothing for it."""
-    number = int.from_bytes(hashlib.sha256(f"{seed}\n{sample}".encode()).digest()[:8], "big")
+    """Whether a sample validates: a function of its id and the seed, so that more samples change nothing for it.
+
+    Several samples of one conversation, which `prepare` numbers (`chat#1`, `chat#2`), stay together: they share text.
+    """
+    conversation = _NUMBER.sub("", sample)
+    number = int.from_bytes(hashlib.sha256(f"{seed}\n{conversation}".encode()).digest()[:8], "big")
     return number < share * _RANGE
 
 

@@ -25,6 +25,14 @@ def test_a_sample_stays_in_its_part_when_others_are_added_or_the_order_changes()
     assert part(IDS[:1000][::-1]) == part(IDS) & set(IDS[:1000])
 
 
+def test_samples_of_one_conversation_stay_together():
+    ids = [f"{sample}#{number}" for sample in IDS for number in (1, 2, 13)]
+    _, validation = split(ids, seed=0, share=0.1)
+    assert {ids[number] for number in validation} == {
+        f"{IDS[number]}#{part}" for number in split(IDS, seed=0, share=0.1)[1] for part in (1, 2, 13)
+    }
+
+
 def test_another_seed_is_another_split():
     assert split(IDS, seed=0, share=0.1)[1].tolist() != split(IDS, seed=1, share=0.1)[1].tolist()
 

@@ -45,15 +45,18 @@ def message(turn: Json, number: int) -> Json:
         Rejection: as for `read`.
     """
     where = f"message {number}"
-    role = _role(turn, where)
+    given = turn.get("role")
+    if not isinstance(given, str):
+        raise Rejection("wrong-type", f"'role' of {where} is {kind(given)}, not text")
+    role = ROLES.get(given)
+    if role is None:
+        raise Rejection("unknown-role", f"{where} has the role {given!r}")
+    if role != "assistant":
+        for key in ANSWERS_ONLY:
+            if turn.get(key):
+                raise Rejection("unsupported-field", f"{where} is no answer and has '{key}'")
     calls = _calls(turn, where)
-    content, thoughts = turn.get("content"), ""
-    if isinstance(content, list):
-        content, thoughts = _joined(content, where)
-    elif content is None and calls:
-        content = ""
-    elif not isinstance(content, str):
-        raise Rejection("wrong-type", f"'content' of {where} is {kind(content)}, not text")
+    content, thoughts = _content(turn.get("content"), bool(calls), where)
     made: Json = {"role": role, "content": content}
     if reasoning := _reasoning(turn, thoughts, where):
         made["reasoning_content"] = reasoning
@@ -67,18 +70,15 @@ def message(turn: Json, number: int) -> Json:
     return made
 
 
-def _role(turn: Json, where: str) -> str:
-    given = turn.get("role")
-    if not isinstance(given, str):
-        raise Rejection("wrong-type", f"'role' of {where} is {kind(given)}, not text")
-    role = ROLES.get(given)
-    if role is None:
-        raise Rejection("unknown-role", f"{where} has the role {given!r}")
-    if role != "assistant":
-        for key in ANSWERS_ONLY:
-            if turn.get(key):
-                raise Rejection("unsupported-field", f"{where} is no answer and has '{key}'")
-    return role
+def _content(content: Any, may_be_absent: bool, where: str) -> tuple[str, str]:
+    """What a message says, and what it thinks in parts of its content."""
+    if isinstance(content, list):
+        return _joined(content, where)
+    if content is None and may_be_absent:
+        return "", ""
+    if not isinstance(content, str):
+        raise Rejection("wrong-type", f"'content' of {where} is {kind(content)}, not text")
+    return content, ""
 
 
 def _calls(turn: Json, where: str) -> list[Json]:
