@@ -18,6 +18,16 @@ from pipeline.prepare.pool import AHEAD, spread
 from tests.pipeline.conftest import CHECKOUT
 
 
+@pytest.fixture
+def before() -> set[psutil.Process]:
+    """Processes that other tests of the same run have left, such as a tracker of shared memory."""
+    return _children()
+
+
+def _children() -> set[psutil.Process]:
+    return set(psutil.Process().children(recursive=True))
+
+
 def slowly(number: int) -> int:
     time.sleep(0.01 * (number % 3))
     return number * number
@@ -33,7 +43,7 @@ def test_pieces_larger_than_a_pipe_holds_do_not_block_each_other() -> None:
     assert [result[0] for result in results] == list(range(30))
 
 
-def test_pieces_are_taken_as_they_are_needed() -> None:
+def test_pieces_are_taken_as_they_are_needed(before: set[psutil.Process]) -> None:
     taken = []
 
     def pieces() -> Iterator[int]:
@@ -45,10 +55,10 @@ def test_pieces_are_taken_as_they_are_needed() -> None:
     assert next(results) == 0
     assert len(taken) <= 2 * AHEAD + 1
     results.close()
-    assert not psutil.Process().children(recursive=True)
+    assert _children() <= before
 
 
-def test_process_that_dies_is_told_and_leaves_none_behind() -> None:
+def test_process_that_dies_is_told_and_leaves_none_behind(before: set[psutil.Process]) -> None:
     def die(number: int) -> int:
         if number == 7:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -57,13 +67,13 @@ def test_process_that_dies_is_told_and_leaves_none_behind() -> None:
     with pytest.raises(WorkerError, match="ended by itself") as error:
         list(spread(die, range(100), 2))
     assert error.value.exit_code == 64
-    assert not psutil.Process().children(recursive=True)
+    assert _children() <= before
 
 
-def test_mistake_in_the_work_is_told_with_its_traceback() -> None:
+def test_mistake_in_the_work_is_told_with_its_traceback(before: set[psutil.Process]) -> None:
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         list(spread(lambda number: 1 // number, range(3), 2))
-    assert not psutil.Process().children(recursive=True)
+    assert _children() <= before
 
 
 PROGRAM = """
