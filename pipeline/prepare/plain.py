@@ -21,7 +21,7 @@ class PlainEncoder:
     def __init__(self, tokenizer: Any, settings: Settings) -> None:
         self._tokenizer = tokenizer
         self._limit = settings.max_seq_len
-        self._truncate: str = getattr(settings, "truncate", "right")
+        self._truncate = settings.truncate
         self._vocabulary = len(tokenizer)
         self._in_front = self._added_in_front()
 

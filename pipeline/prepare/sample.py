@@ -96,7 +96,7 @@ class Sampler:
         contents = [_content(row) for row in rows]
         conversations = [content for _, _, content in contents if isinstance(content, Conversation)]
         texts = [content for _, _, content in contents if isinstance(content, Text)]
-        from_conversations, from_texts = iter(self._encode_many(conversations)), iter(self._plain.texts(texts))
+        from_conversations, from_texts = iter(self._encoder.encode_many(conversations)), iter(self._plain.texts(texts))
         outcomes: list[Outcome] = []
         for row, (row_id, form, content) in zip(rows, contents, strict=True):
             if isinstance(content, Rejection):
@@ -112,16 +112,6 @@ class Sampler:
             else:
                 outcomes.append(Made(row.source, row.line, row_id, form, tuple(named(row_id, encoded))))
         return outcomes
-
-    def _encode_many(self, conversations: list[Conversation]) -> list[list[Encoded] | Rejection]:
-        many = getattr(self._encoder, "encode_many", None)
-        return many(conversations) if many else [self._encode(one) for one in conversations]
-
-    def _encode(self, conversation: Conversation) -> list[Encoded] | Rejection:
-        try:
-            return self._encoder.encode(conversation)
-        except Rejection as why:
-            return why
 
 
 def _content(row: Row) -> tuple[str, str, Content | Rejection]:
