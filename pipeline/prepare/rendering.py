@@ -7,9 +7,12 @@ import re
 from collections.abc import Mapping
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+
+from jinja2 import Template
 
 from pipeline.errors import SettingsError
+from pipeline.prepare.fold import Folding, folding
 from pipeline.prepare.rejection import Rejection
 
 GENERATION_TAG = re.compile(r"\{%-?\s*generation\s*-?%\}")
@@ -20,6 +23,16 @@ Span = tuple[int, int]
 NOT_THINKING = ({"enable_thinking": False}, {"thinking": False})
 """how templates are told that an answer has no thought: Qwen3's and GLM's variable, DeepSeek-V3.1's and Kimi's"""
 _ROLES = ({"role": "user", "content": "?"}, {"role": "assistant", "content": "!"}, {"role": "user", "content": "?"})
+
+
+class Talk(Protocol):
+    """The texts of a conversation's first messages."""
+
+    def text(self, count: int) -> str:
+        """That of so many messages, at least one."""
+
+    def prompts(self, count: int) -> list[str]:
+        """The texts that may have asked for the answer to so many messages, at least one: see `Rendering.prompts`."""
 
 
 class Rendering:
@@ -45,9 +58,11 @@ class Rendering:
         added = {token.content for token in tokenizer.added_tokens_decoder.values() if token.special}
         specials = sorted(added | set(tokenizer.all_special_tokens), key=len, reverse=True)
         self.special = re.compile("|".join(map(re.escape, specials)) or r"(?!)")
-        self._template: Any = None
+        self._template: Template | None = None
+        self._folding: Folding | None = None
         self.generation_prompt = self._find_generation_prompt()
         self.closing = self._find_closing()
+        self._folding = self._find_folding()
         ends = _end_tokens(tokenizer)
         self.next_ends = {role: end for role in ("user", "tool") if (end := self._find_next(role)) in ends}
         """by the role that follows: the token that begins its turn, where the target ends its own by producing that"""
@@ -64,13 +79,18 @@ class Rendering:
         Raises:
             Rejection: the template refuses them.
         """
-        try:
-            if self._template is None:
-                self._template = _compiled(self.source, self._variables)
-            return str(self._template.render(messages=messages, tools=tools, add_generation_prompt=ask, **variables))
-        # A template is a program out of the target's folder: whatever it raises is about this conversation.
-        except Exception as error:
-            raise Rejection("template-refused", str(error) or type(error).__name__) from error
+        return _rendered(self._compiled(), messages, tools, ask, **variables)
+
+    def talk(self, messages: Messages, tools: Tools) -> Talk:
+        """What gives the texts of the first messages, of as many as may be asked for.
+
+        Raises:
+            Rejection: the template refuses all of them together.
+        """
+        fold = None
+        if self._folding:
+            fold = self._folding(lambda template: _rendered(template, messages, tools), len(messages))
+        return fold or _Each(self, messages, tools)
 
     def marks(self, messages: Messages, tools: Tools = None) -> tuple[str, list[Span]]:
         """The same text, and the stretches between `{% generation %}` and `{% endgeneration %}` in it."""
@@ -86,7 +106,7 @@ class Rendering:
                 **self._variables,
             )
         except Exception as error:
-            raise Rejection("template-refused", str(error) or type(error).__name__) from error
+            raise _refused(error) from error
         return texts[0], [tuple(mark) for mark in marks[0]]
 
     def prompts(self, messages: Messages, tools: Tools) -> list[str]:
@@ -95,6 +115,24 @@ class Rendering:
         if "thinking" in self.source:
             found += [self.text(messages, tools, ask=True, **variables) for variables in NOT_THINKING]
         return found
+
+    def _compiled(self) -> Template:
+        if self._template is None:
+            try:
+                self._template = _compile(self.source, self._variables)
+            except Exception as error:
+                raise _refused(error) from error
+        return self._template
+
+    def _find_folding(self) -> Folding | None:
+        # A template that knows of thoughts may be asked for an answer without one, and is then another.
+        if "thinking" in self.source:
+            return None
+        question = [dict(_ROLES[0])]
+        try:
+            return folding(self._compiled(), self.source, lambda template: _rendered(template, question, ask=True))
+        except Rejection:
+            return None
 
     def _find_generation_prompt(self) -> str:
         """What the template adds to ask for an answer, such as ChatML's assistant header; empty if it is no suffix."""
@@ -148,11 +186,39 @@ def _end_tokens(tokenizer: Any) -> set[str]:
     return {tokenizer.convert_ids_to_tokens(number) for number in ids if isinstance(number, int)}
 
 
-def _compiled(source: str, variables: Mapping[str, Any]) -> Any:
+class _Each:
+    """The texts of a conversation's first messages, each rendered by itself."""
+
+    def __init__(self, rendering: Rendering, messages: Messages, tools: Tools) -> None:
+        self._rendering, self._messages, self._tools = rendering, messages, tools
+        self._whole = rendering.text(messages, tools)
+
+    def text(self, count: int) -> str:
+        if count == len(self._messages):
+            return self._whole
+        return self._rendering.text(self._messages[:count], self._tools)
+
+    def prompts(self, count: int) -> list[str]:
+        return self._rendering.prompts(self._messages[:count], self._tools)
+
+
+def _rendered(template: Template, messages: Messages, tools: Tools = None, ask: bool = False, **variables: Any) -> str:
+    try:
+        return template.render(messages=messages, tools=tools, add_generation_prompt=ask, **variables)
+    # A template is a program out of the target's folder: whatever it raises is about this conversation.
+    except Exception as error:
+        raise _refused(error) from error
+
+
+def _refused(error: Exception) -> Rejection:
+    return Rejection("template-refused", str(error) or type(error).__name__)
+
+
+def _compile(source: str, variables: Mapping[str, Any]) -> Template:
     """As transformers compiles it: its sandbox, its extensions, its filters."""
     from transformers.utils.chat_template_utils import _compile_jinja_template
 
-    template = _compile_jinja_template(source)
+    template: Template = _compile_jinja_template(source)
     # What is the same in every text goes in once; a plain dict, as every rendering copies it.
     template.globals = {**template.globals, "documents": None, **variables}
     return template

@@ -103,7 +103,8 @@ class Template:
         Raises:
             Rejection: the template refuses the conversation or loses text, or an answer cannot be placed for certain.
         """
-        whole = self._rendering.text(messages, tools)
+        talk = self._rendering.talk(messages, tools)
+        whole = talk.text(len(messages))
         self._check_kept(messages, whole)
         found = [_Text(messages, whole)]
         turns = [number for number, message in enumerate(messages) if message["role"] == "assistant"]
@@ -111,8 +112,8 @@ class Template:
         for number in reversed(turns):
             up_to, last = messages[: number + 1], number == len(messages) - 1
             following = "user" if last else messages[number + 1]["role"]
-            through = whole if last else self._rendering.text(up_to, tools)
-            text, answer = self._turn(up_to, tools, through, following, cut_off=unfinished and last)
+            prompts = talk.prompts(number) if number else self._first_prompt(tools)
+            text, answer = self._turn(up_to, prompts, talk.text(number + 1), following, cut_off=unfinished and last)
             if last and (unfinished or not whole.startswith(text)):
                 found = [_Text(messages, text)]
             home = next((one for one in found if one.text.startswith(text)), None)
@@ -152,19 +153,18 @@ class Template:
                     raise Rejection("special-token-in-text", f"message {number} contains {found.group()}")
 
     def _turn(
-        self, messages: Messages, tools: Tools, through: str, following: str, *, cut_off: bool
+        self, messages: Messages, prompts: list[str], through: str, following: str, *, cut_off: bool
     ) -> tuple[str, Span]:
         """The text up to the end of the last message's turn, and what of it the target wrote.
 
         Args:
             messages: the last one is an answer.
-            tools: functions that the target is shown.
+            prompts: the texts that may have asked for it.
             through: the text of these messages.
             following: the role of the message behind it.
             cut_off: it has no end.
         """
         number = len(messages)
-        prompts = self._rendering.prompts(messages[:-1], tools) if number > 1 else self._first_prompt(tools)
         through = through.removesuffix(self._rendering.closing or "\0")
         # Of several prompts the longest: an empty thought that it holds was given, and not written.
         fitting = [prompt for prompt in prompts if through.startswith(prompt)]
