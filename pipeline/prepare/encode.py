@@ -13,6 +13,7 @@ from pipeline.prepare.lost import lost_characters
 from pipeline.prepare.mask import Masked, masks
 from pipeline.prepare.rejection import Rejection
 from pipeline.prepare.settings import Settings
+from pipeline.prepare.spelling import spelling
 from pipeline.prepare.template import Rendered, Template
 
 __all__ = ["Encoded", "Encoder", "Settings"]
@@ -45,6 +46,7 @@ class Encoder:
         self._template = Template(tokenizer, settings.day)
         self._settings = settings
         self._lost = lost_characters(tokenizer)
+        self._spelling = spelling(tokenizer)
 
     @property
     def template_source(self) -> str:
@@ -66,7 +68,7 @@ class Encoder:
         """The same for several, each by itself, with one call of the tokenizer for all of them."""
         rendered = [self._rendered(conversation) for conversation in conversations]
         texts = [text for one in rendered if not isinstance(one, Rejection) for text in one]
-        masked = iter(masks(self._tokenizer, texts))
+        masked = iter(masks(self._tokenizer, texts, self._spelling))
         found: list[list[Encoded] | Rejection] = []
         for one in rendered:
             if isinstance(one, Rejection):
@@ -85,7 +87,7 @@ class Encoder:
             if self._settings.special_tokens == "reject":
                 self._template.refuse_special_tokens(messages)
             elif self._settings.special_tokens == "literal":
-                hidden = Hidden(self._template.special)
+                hidden = Hidden(self._template.special, self._template.first)
                 messages, tools = hidden.hide(messages), hidden.hide(tools)
             texts = self._template.texts(
                 messages, tools, unfinished=conversation.unfinished, hidden=hidden if hidden else None

@@ -114,12 +114,12 @@ def _mark(text: str, line: int) -> nodes.Output:
 
 def _is_fold(tree: nodes.Template) -> bool:
     loops = [(at, node) for at, node in enumerate(tree.body) if isinstance(node, nodes.For)]
-    stored = [name.name for name in tree.find_all(nodes.Name) if name.ctx != "load"]
+    stored = {name.name for name in tree.find_all(nodes.Name) if name.ctx != "load"}
     if len(loops) != 1 or any(tree.find_all(_ELSEWHERE)):
         return False
     [(at, loop)] = loops
     before, after = tree.body[:at], tree.body[at + 1 :]
-    names = {"messages"} | {alias for node in before if (alias := _alias(node)) and stored.count(alias) == 1}
+    names = {"messages"} | {alias for node in before if (alias := _alias(node))}
     before = [node for node in before if _alias(node) not in names]
     if loop.recursive or loop.test or loop.else_ or not _is_name(loop.iter, names):
         return False
@@ -127,7 +127,7 @@ def _is_fold(tree: nodes.Template) -> bool:
         # No loop of its own is around what stands before, so none that looks ahead.
         all(_looks_back(node, names, inner=True) for node in before)
         and all(_looks_back(node, names, inner=False) for node in loop.body)
-        and all(_is_the_same_behind_all(node, names | set(stored)) for node in after)
+        and all(_is_the_same_behind_all(node, names | stored) for node in after)
     )
 
 

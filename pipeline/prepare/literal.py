@@ -13,15 +13,22 @@ from typing import Any
 from pipeline.prepare.rejection import Rejection
 
 _FIRST = 0xF0000
+_PRIVATE_BYTE = chr(_FIRST).encode()[:1]
 _PRIVATE = re.compile("[\U000f0000-\U000ffffd]")
 
 
 class Hidden:
     """The strings that private characters stand for, in one conversation."""
 
-    def __init__(self, special: re.Pattern[str]) -> None:
+    def __init__(self, special: re.Pattern[str], first: str = "") -> None:
+        """Begin with none.
+
+        Args:
+            special: finds special tokens in text.
+            first: their first characters.
+        """
         self.special = special
-        self._found = re.compile(f"{special.pattern}|{_PRIVATE.pattern}")
+        self._first = first
         self._strings: list[str] = []
 
     def __bool__(self) -> bool:
@@ -37,11 +44,20 @@ class Hidden:
         return _mapped(value, self._hide) if self._is_needed(value) else value
 
     def _is_needed(self, value: Any) -> bool:
-        if isinstance(value, str):
-            return self._found.search(value) is not None
-        if isinstance(value, dict):
-            value = [*value, *value.values()]
-        return isinstance(value, list) and any(map(self._is_needed, value))
+        texts: list[str] = []
+        parts = [value]
+        while parts:
+            part = parts.pop()
+            if isinstance(part, str):
+                texts.append(part)
+            elif isinstance(part, dict):
+                parts.extend(part)
+                parts.extend(part.values())
+            elif isinstance(part, list):
+                parts.extend(part)
+        text = "".join(texts)
+        # Looking for a character, or a byte, takes a tenth of the time that the patterns take.
+        return any(one in text for one in self._first) or _PRIVATE_BYTE in text.encode("utf-8", "surrogatepass")
 
     def restore(self, text: str) -> str:
         """Text with the strings back in it."""

@@ -8,27 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pipeline.prepare.literal import Hidden
+from pipeline.prepare.masked import Masked
 from pipeline.prepare.rejection import Rejection
+from pipeline.prepare.spelling import Spelling
 from pipeline.prepare.template import Rendered, Span
 
-
-@dataclass(frozen=True)
-class Masked:
-    """Tokens of one conversation.
-
-    Attributes:
-        input_ids: the whole conversation.
-        loss_mask: 1 where the target itself would have produced the token; as long as `input_ids`.
-        straddling: how many tokens reach across an answer's border.
-    """
-
-    input_ids: list[int]
-    loss_mask: list[int]
-    straddling: int
+__all__ = ["Masked", "mask", "masks"]
 
 
 def mask(tokenizer: Any, rendered: Rendered) -> Masked:
@@ -52,8 +40,8 @@ def mask(tokenizer: Any, rendered: Rendered) -> Masked:
     return masked
 
 
-def masks(tokenizer: Any, texts: Sequence[Rendered]) -> list[Masked | Rejection]:
-    """The same for several, a fast tokenizer's in one call."""
+def masks(tokenizer: Any, texts: Sequence[Rendered], spelling: Spelling | None = None) -> list[Masked | Rejection]:
+    """The same for several, a fast tokenizer's in one call; or two where it is of use what its tokens spell."""
     found: list[Masked | Rejection | None] = [None] * len(texts)
     plain = []
     for place, rendered in enumerate(texts):
@@ -64,6 +52,10 @@ def masks(tokenizer: Any, texts: Sequence[Rendered]) -> list[Masked | Rejection]
             found[place] = _literal(tokenizer, rendered) if rendered.hidden else _by_prefixes(tokenizer, rendered)
         except Rejection as why:
             found[place] = why
+    if plain and spelling:
+        for place, masked in zip(plain, spelling.masks([texts[place] for place in plain]), strict=True):
+            found[place] = masked
+        plain = [place for place in plain if found[place] is None]
     if plain:
         # The library's own objects: of most texts a few offsets are all that is needed.
         encodings = tokenizer(
@@ -75,8 +67,8 @@ def masks(tokenizer: Any, texts: Sequence[Rendered]) -> list[Masked | Rejection]
         ).encodings
         for place, encoding in zip(plain, encodings, strict=True):
             rendered = texts[place]
-            masked = _by_borders(encoding, rendered.answers)
-            found[place] = masked or _by_offsets(encoding.ids, encoding.offsets, rendered.text, rendered.answers)
+            by_borders = _by_borders(encoding, rendered.answers)
+            found[place] = by_borders or _by_offsets(encoding.ids, encoding.offsets, rendered.text, rendered.answers)
     return [one for one in found if one is not None]
 
 

@@ -9,7 +9,7 @@ from pipeline.prepare.source import Row
 from pipeline.prepare.sources import rows_of
 from pipeline.prepare.sources.files import Input
 
-CHUNK_ROWS = 128
+CHUNK_ROWS = 1024
 CHUNK_BYTES = 1 << 20
 _RANGE = 1 << 64
 

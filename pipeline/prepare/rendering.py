@@ -7,13 +7,15 @@ import re
 from collections.abc import Mapping
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any, Protocol
-
-from jinja2 import Template
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pipeline.errors import SettingsError
-from pipeline.prepare.fold import Folding, folding
 from pipeline.prepare.rejection import Rejection
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+    from pipeline.prepare.fold import Folding
 
 GENERATION_TAG = re.compile(r"\{%-?\s*generation\s*-?%\}")
 Messages = list[dict[str, Any]]
@@ -58,6 +60,7 @@ class Rendering:
         added = {token.content for token in tokenizer.added_tokens_decoder.values() if token.special}
         specials = sorted(added | set(tokenizer.all_special_tokens), key=len, reverse=True)
         self.special = re.compile("|".join(map(re.escape, specials)) or r"(?!)")
+        self.first = "".join({special[0] for special in specials})
         self._template: Template | None = None
         self._folding: Folding | None = None
         self.generation_prompt = self._find_generation_prompt()
@@ -125,6 +128,8 @@ class Rendering:
         return self._template
 
     def _find_folding(self) -> Folding | None:
+        from pipeline.prepare.fold import folding
+
         # A template that knows of thoughts may be asked for an answer without one, and is then another.
         if "thinking" in self.source:
             return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -135,8 +134,8 @@ def named(row_id: str, encoded: Sequence[Encoded]) -> Iterator[Sample]:
 
 
 def _sample(sample_id: str, one: Encoded) -> Sample:
-    line = msgspec.json.encode({"id": sample_id, "input_ids": one.input_ids, "loss_mask": one.loss_mask}) + b"\n"
-    content = array("q", one.input_ids).tobytes() + bytes(one.loss_mask)
+    content = msgspec.json.encode({"input_ids": one.input_ids, "loss_mask": one.loss_mask})
+    line = b'{"id":%b,%b\n' % (msgspec.json.encode(sample_id), content[1:])
     length = len(one.input_ids)
     return Sample(
         sample_id,

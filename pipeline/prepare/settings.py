@@ -7,8 +7,9 @@ from datetime import date
 from typing import Literal
 
 from pipeline.errors import SettingsError
-from pipeline.prepare.template import DAY
 
+DAY = date(2026, 1, 1)
+"""what templates that write today's date are told, so that the same input gives the same samples on any day"""
 TrainOn = Literal["all", "last"]
 Truncate = Literal["left", "right", "reject", "split-turns"]
 SpecialTokens = Literal["literal", "reject", "encode"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -36,6 +37,7 @@ class Row(NamedTuple):
         return f"{stem(self.source)}:{self.line}"
 
 
+@lru_cache(maxsize=64)
 def stem(name: str) -> str:
     """A file's name without what says how it is written: `chats` of `chats.jsonl` and of `chats.jsonl.gz`."""
     path = PurePosixPath(name)

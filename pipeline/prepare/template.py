@@ -18,10 +18,9 @@ from typing import Any
 from pipeline.prepare.literal import Hidden
 from pipeline.prepare.rejection import Rejection
 from pipeline.prepare.rendering import Messages, Rendering, Span, Tools
+from pipeline.prepare.settings import DAY
 
 __all__ = ["Messages", "Rendered", "Span", "Template"]
-DAY = date(2026, 1, 1)
-"""what templates that write today's date are told, so that the same input gives the same samples on any day"""
 _THOUGHT = re.compile(r"</?think(?:ing)?>")
 
 
@@ -66,6 +65,11 @@ class Template:
     def special(self) -> re.Pattern[str]:
         """Finds special tokens in text."""
         return self._rendering.special
+
+    @property
+    def first(self) -> str:
+        """Their first characters."""
+        return self._rendering.first
 
     def render(self, messages: Messages, unfinished: bool = False) -> Rendered:
         """Render a conversation whose answers can all be trained in one text.
@@ -177,10 +181,15 @@ class Template:
         if cut_off:
             end = _end_of_words(through, start, str(messages[-1].get("content") or ""))
         else:
-            if not self._ends(through, start) and (token := self._rendering.next_ends.get(following)):
+            found = self._ends(through, start)
+            if found is None and (token := self._rendering.next_ends.get(following)):
                 # The target ends its turn with the token that the next one begins with.
                 through += token
-            end = self._end_of_turn(through, start)
+                found = len(through)
+            if found is None:
+                detail = f"the template puts no special token after {through[start:][:40]!r}"
+                raise Rejection("no-end-of-turn", detail)
+            end = found
         self._check_written(messages[-1], through[start:end], number)
         return through[:end], (start, end)
 
@@ -190,13 +199,8 @@ class Template:
         except Rejection as why:
             raise Rejection("assistant-first", "the template renders no prompt without messages") from why
 
-    def _end_of_turn(self, text: str, start: int) -> int:
-        """Where the turn's end-of-turn token ends: the last special token, with only white space after it."""
-        if end := self._ends(text, start):
-            return end
-        raise Rejection("no-end-of-turn", f"the template puts no special token after {text[start:][:40]!r}")
-
     def _ends(self, text: str, start: int) -> int | None:
+        """Where the turn's end-of-turn token ends: the last special token, with only white space after it."""
         *_, last = [None, *self.special.finditer(text, start)]
         return last.end() if last and not text[last.end() :].strip() else None
 

@@ -81,7 +81,7 @@ NO_FOLDS = {
     + "{% endif %}",
     "tools behind": "{% for m in messages %}" + TURN + "{% endfor %}{% if tools %}T{% endif %}" + ASK,
     "else": "{% for m in messages %}" + TURN + "{% else %}nothing{% endfor %}" + ASK,
-    "last by the other name": "{% set talk = messages %}{{ talk[-1].role }}{% for m in talk %}"
+    "last by the other name": "{% set talk = messages %}{{ talk | length }}{% for m in talk %}"
     + TURN
     + "{% endfor %}"
     + ASK,
@@ -89,12 +89,17 @@ NO_FOLDS = {
     + TURN
     + "{% for x in messages %}{{ x.role }}{% endfor %}{% endfor %}"
     + ASK,
-    "all or none": "{% for m in messages if messages[-1].role == 'assistant' %}" + TURN + "{% endfor %}" + ASK,
-    "as many others": "{% set talk = messages %}{% set talk = [messages[0]] * 5 %}{% for m in talk %}"
+    "all or none": "{% for m in messages if messages[-1].role != 'tool' %}" + TURN + "{% endfor %}" + ASK,
+    "as many others": "{% set talk = messages %}"
+    + "{% if messages[0].role == 'system' %}{% set talk = [messages[0]] * 5 %}{% endif %}{% for m in talk %}"
     + TURN
     + "{% endfor %}"
     + ASK,
-    "under their name": "{% set messages = [messages[0]] * 5 %}{% for m in messages %}" + TURN + "{% endfor %}" + ASK,
+    "under their name": "{% if messages[0].role == 'system' %}{% set messages = [messages[0]] * 5 %}{% endif %}"
+    + "{% for m in messages %}"
+    + TURN
+    + "{% endfor %}"
+    + ASK,
     "a row's behind": "{% set r = messages[0].role %}{% for m in messages %}" + TURN + "{% endfor %}{{ r }}" + ASK,
     "by chance": "{% for m in messages %}" + TURN + "{% endfor %}{% if false %}{{ [1, 2] | random }}{% endif %}" + ASK,
     "around": "{% if true %}{% for m in messages %}" + TURN + "{% endfor %}{% endif %}" + ASK,
