@@ -43,7 +43,7 @@ def main(argv: list[str]) -> int:
     flags.add_argument("--model-path", type=Path, required=True, help="the target, of which the tokenizer is used")
     flags.add_argument("--rows", type=int, action="append", help="of a run; repeatable (default: 10^4, 10^5, 10^6)")
     flags.add_argument("--workers", type=int, default=2, help="processes, and the tokenizer's threads (default 2)")
-    flags.add_argument("--bare-rows", type=int, default=20_000, help="of a turn of the bare tokenizer (default 20,000)")
+    flags.add_argument("--bare-rows", type=int, default=50_000, help="of a turn of the bare tokenizer (default 50,000)")
     flags.add_argument("--folder", type=Path, default=Path("runs"), help="where to write (default: %(default)s)")
     given = flags.parse_args(argv)
     sizes = sorted(given.rows or [10_000, 100_000, 1_000_000])

@@ -10,7 +10,7 @@ from pipeline.prepare.conversation import Conversation
 from pipeline.prepare.cut import windows
 from pipeline.prepare.literal import Hidden
 from pipeline.prepare.lost import lost_characters
-from pipeline.prepare.mask import Masked, masks
+from pipeline.prepare.mask import LOST, Masked, masks
 from pipeline.prepare.rejection import Rejection
 from pipeline.prepare.settings import Settings
 from pipeline.prepare.spelling import spelling
@@ -68,7 +68,7 @@ class Encoder:
         """The same for several, each by itself, with one call of the tokenizer for all of them."""
         rendered = [self._rendered(conversation) for conversation in conversations]
         texts = [text for one in rendered if not isinstance(one, Rejection) for text in one]
-        masked = iter(masks(self._tokenizer, texts, self._spelling))
+        masked = iter(masks(self._tokenizer, texts, self._spelling, self._lost))
         found: list[list[Encoded] | Rejection] = []
         for one in rendered:
             if isinstance(one, Rejection):
@@ -92,20 +92,12 @@ class Encoder:
             texts = self._template.texts(
                 messages, tools, unfinished=conversation.unfinished, hidden=hidden if hidden else None
             )
-            self._refuse_lost(texts)
         except Rejection as why:
             return why
         if self._settings.train_on == "last":
             *_, last = sorted(texts, key=lambda text: text.answers[-1][1])
             return [Rendered(last.text, last.answers[-1:], last.hidden, last.rewritten)]
         return texts
-
-    def _refuse_lost(self, texts: Sequence[Rendered]) -> None:
-        if self._lost is None:
-            return
-        for one in texts:
-            if found := self._lost.search(one.hidden.restore(one.text) if one.hidden else one.text):
-                raise Rejection("text-lost", f"the tokenizer has no token for {found.group()!r}")
 
     def _samples(self, masked: Sequence[tuple[Rendered, Masked | Rejection]]) -> list[Encoded]:
         samples: list[Encoded] = []
@@ -117,6 +109,8 @@ class Encoder:
                 samples += self._cut(one, rewritten=rendered.rewritten)
             except Rejection as why:
                 refused.append(why)
+        if lost := [why for why in refused if why.reason == LOST]:
+            raise lost[0]
         if not samples:
             raise refused[0]
         return samples

@@ -16,7 +16,9 @@ from pipeline.prepare.rejection import Rejection
 from pipeline.prepare.spelling import Spelling
 from pipeline.prepare.template import Rendered, Span
 
-__all__ = ["Masked", "mask", "masks"]
+__all__ = ["LOST", "Masked", "mask", "masks"]
+LOST = "text-lost"
+"""the reason of a text that has a character without a token"""
 
 
 def mask(tokenizer: Any, rendered: Rendered) -> Masked:
@@ -40,36 +42,50 @@ def mask(tokenizer: Any, rendered: Rendered) -> Masked:
     return masked
 
 
-def masks(tokenizer: Any, texts: Sequence[Rendered], spelling: Spelling | None = None) -> list[Masked | Rejection]:
-    """The same for several, a fast tokenizer's in one call; or two where it is of use what its tokens spell."""
-    found: list[Masked | Rejection | None] = [None] * len(texts)
-    plain = []
+def masks(
+    tokenizer: Any,
+    texts: Sequence[Rendered],
+    spelling: Spelling | None = None,
+    lost: re.Pattern[str] | None = None,
+) -> list[Masked | Rejection]:
+    """The same for several, a fast tokenizer's in one call, or two.
+
+    Args:
+        tokenizer: see `mask`.
+        texts: any number.
+        spelling: what its tokens spell, where that is known.
+        lost: finds characters that it has no token for.
+    """
+    places = [place for place, text in enumerate(texts) if spelling and not text.hidden]
+    spelled = spelling.masks([texts[place] for place in places]) if spelling else ()
+    # A text that is spelled has lost nothing.
+    found: dict[int, Masked | Rejection] = {at: one for at, one in zip(places, spelled, strict=True) if one}
+    by_offsets = []
     for place, rendered in enumerate(texts):
-        if tokenizer.is_fast and not rendered.hidden:
-            plain.append(place)
+        if place in found:
             continue
-        try:
-            found[place] = _literal(tokenizer, rendered) if rendered.hidden else _by_prefixes(tokenizer, rendered)
-        except Rejection as why:
-            found[place] = why
-    if plain and spelling:
-        for place, masked in zip(plain, spelling.masks([texts[place] for place in plain]), strict=True):
-            found[place] = masked
-        plain = [place for place in plain if found[place] is None]
-    if plain:
+        if lost and (gone := lost.search(rendered.hidden.restore(rendered.text) if rendered.hidden else rendered.text)):
+            found[place] = Rejection(LOST, f"the tokenizer has no token for {gone.group()!r}")
+        elif tokenizer.is_fast and not rendered.hidden:
+            by_offsets.append(place)
+        else:
+            try:
+                found[place] = _literal(tokenizer, rendered) if rendered.hidden else _by_prefixes(tokenizer, rendered)
+            except Rejection as why:
+                found[place] = why
+    if by_offsets:
         # The library's own objects: of most texts a few offsets are all that is needed.
         encodings = tokenizer(
-            [texts[place].text for place in plain],
+            [texts[place].text for place in by_offsets],
             add_special_tokens=False,
             return_attention_mask=False,
             return_token_type_ids=False,
             verbose=False,
         ).encodings
-        for place, encoding in zip(plain, encodings, strict=True):
-            rendered = texts[place]
-            by_borders = _by_borders(encoding, rendered.answers)
-            found[place] = by_borders or _by_offsets(encoding.ids, encoding.offsets, rendered.text, rendered.answers)
-    return [one for one in found if one is not None]
+        for place, encoding in zip(by_offsets, encodings, strict=True):
+            text, answers = texts[place].text, texts[place].answers
+            found[place] = _by_borders(encoding, answers) or _by_offsets(encoding.ids, encoding.offsets, text, answers)
+    return [found[place] for place in range(len(texts))]
 
 
 def _literal(tokenizer: Any, rendered: Rendered) -> Masked:
