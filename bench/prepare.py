@@ -5,13 +5,15 @@
 Conversations are made up (two or four turns of 3 to 40 words, ShareGPT's form, all different): 10^4, 10^5 and 10^6.
 Each size is one run of `python -m pipeline prepare`, from its start to its end: the rate counts everything, imports
 and writing included. Before and after it the bare tokenizer has a turn on the first rows of the same file, with as
-many threads as the command has workers. Memory is the peak of the process tree (Pss, looked at four times a second):
-"held" is what the kernel cannot drop, the rest are pages of files. speculators prepares the smallest size.
+many threads as the command has workers. Memory is the peak of the process tree (Pss), looked at every two seconds, as a
+look takes 35 ms of a core: "held" is what the kernel cannot drop, the rest are pages of files. speculators prepares the
+smallest size.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -34,6 +36,8 @@ WORDS = (
     "river mountain window kitchen because although however therefore question answer explain describe compare "
     "Paris Tokyo Amsterdam 1984 2,048 3.14 e.g. naïve café данные 模型 مرحبا def return import self. () {} == -> \n"
 )
+LOOK_EVERY = 2.0
+"""seconds"""
 Turn = dict[str, Any]
 
 
@@ -107,7 +111,8 @@ def watched(command: list[str], work: Path, environment: dict[str, str]) -> Turn
         while process.poll() is None:
             now = [memory(pid) for pid in tree(process.pid)]
             held, whole = max(held, sum(one[0] for one in now)), max(whole, sum(one[1] for one in now))
-            time.sleep(0.25)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(LOOK_EVERY)
         wall = time.perf_counter() - start
         if process.returncode:
             said.seek(0)
