@@ -2,8 +2,8 @@
 
     ./eyas bench.wrong-drafts --store S --off-store O --held-out H --model-path T --output-dir D
 
-Every draft trains on the same samples in the same order for the same number of steps; the mistakes are those that train
-without complaint:
+Every draft trains as the demo's recipe says, on the same samples in the same order for the same number of steps; one
+that is there already is left as it is. The mistakes are those that train without complaint:
 
     right       none
     ahead       each row's states are those of the row after it, in which the target has read the token to be given
@@ -12,8 +12,9 @@ without complaint:
     un-normed   targets from the last state as it is, without the target's final norm
     numbering   `right`, exported with every layer's number one too high
 
-All but the last have an estimate from the held-out store H. `./eyas evaluate` serves them all: the line to do so is
-printed at the end.
+All have an estimate from the held-out store H, which has the layers of S and those of O; beside it the difference to
+`right`, and that difference's standard error over samples, which are the same for both. `./eyas evaluate` serves them
+all: the line to do so is printed at the end.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import tomllib
 import torch
 
-from pipeline.estimate.run import estimate
+from pipeline.estimate.run import Estimate, estimate, standard_error
 from pipeline.export.draft import read_draft
 from pipeline.store.dataset import HiddenStateDataset
 from pipeline.store.manifest import read_manifest
@@ -38,15 +40,7 @@ from pipeline.train.command import main as train
 
 LAYERS = "eagle_aux_hidden_state_layer_ids"
 MISTAKES = ("right", "ahead", "behind", "layers", "un-normed")
-TRAINING = {
-    "draft-vocab-size": 12_000,
-    "validation-share": 0.02,
-    "epochs": 1,
-    "learning-rate": 1e-3,
-    "weight-decay": 0.0,
-    "batch-tokens": 640,
-    "ttt-warmup-share": 0.75,
-}
+RECIPE = Path(__file__).parent.parent / "examples" / "recipes" / "demo.toml"
 
 
 def main(argv: list[str]) -> int:
@@ -57,13 +51,17 @@ def main(argv: list[str]) -> int:
         return 0
     given.output_dir.mkdir(parents=True, exist_ok=True)
     for name in MISTAKES:
+        if (given.output_dir / name / "config.json").is_file():
+            continue
         command = [sys.executable, "-m", "bench.wrong_drafts", *argv, f"--mistake={name}"]
         subprocess.run(command, check=True)  # of its own: what one mistake replaces must not reach the next draft
     _renumbered(given.output_dir / "right", given.output_dir / "numbering")
-    print(f"{'draft':<12}{'estimate':>9}  by position")
-    for name in MISTAKES:
-        print(_line(name, given))
-    drafts = " ".join(f"--draft {name}={given.output_dir / name}" for name in (*MISTAKES, "numbering"))
+    names = (*MISTAKES, "numbering")
+    found = {name: _estimate(name, given) for name in names}
+    print(f"{'draft':<12}{'estimate':>9}{'to right':>18}  by position")
+    for name in names:
+        print(_line(name, found))
+    drafts = " ".join(f"--draft {name}={given.output_dir / name}" for name in names)
     print(f"./eyas evaluate --model-path {given.model_path} {drafts} --input PROMPTS --output-dir DIR --dtype float32")
     return 0
 
@@ -72,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     flags = argparse.ArgumentParser(prog="python -m bench.wrong_drafts", description=__doc__.split("\n")[0])
     flags.add_argument("--store", type=Path, required=True, help="states to train on")
     flags.add_argument("--off-store", type=Path, required=True, help="of the same data, one layer further on each")
-    flags.add_argument("--held-out", type=Path, required=True, help="the store to estimate with")
+    flags.add_argument("--held-out", type=Path, required=True, help="the store to estimate with, of both's layers")
     flags.add_argument("--model-path", type=Path, required=True, help="the target's folder")
     flags.add_argument("--output-dir", type=Path, required=True, help="for the drafts")
     flags.add_argument("--mistake", choices=MISTAKES, help=argparse.SUPPRESS)
@@ -84,7 +82,11 @@ def _train(name: str, given: argparse.Namespace) -> None:
     store = given.off_store if name == "layers" else given.store
     {"ahead": _shift(-1), "behind": _shift(1), "un-normed": _leave_norm_out}.get(name, lambda: None)()
     work = given.output_dir / f"{name}.train"
-    flags = TRAINING | {"store": store, "model-path": given.model_path, "output-dir": work}
+    flags = tomllib.loads(RECIPE.read_text())["train"] | {
+        "store": store,
+        "model-path": given.model_path,
+        "output-dir": work,
+    }
     train([part for flag, value in flags.items() for part in (f"--{flag}", str(value))])
     draft = given.output_dir / name
     draft.mkdir(exist_ok=True)
@@ -130,11 +132,19 @@ def _renumbered(draft: Path, folder: Path) -> None:
     (folder / "config.json").write_text(json.dumps(config, indent=2), "utf-8")
 
 
-def _line(name: str, given: argparse.Namespace) -> str:
+def _estimate(name: str, given: argparse.Namespace) -> Estimate:
     draft = read_draft(given.output_dir / name)
-    counts = estimate(HiddenStateDataset(given.held_out), draft, given.model_path, 3, lambda _: None).counts
+    return estimate(HiddenStateDataset(given.held_out), draft, given.model_path, 3, lambda _: None)
+
+
+def _line(name: str, found: dict[str, Estimate]) -> str:
+    one, right = found[name], found["right"]
+    counts = one.counts
     shares = " ".join(f"{taken / counts.drafts:.1%}" for taken in counts.accepted_per_position)
-    return f"{name:<12}{counts.acceptance_length:>9.3f}  {shares}"
+    apart = counts.acceptance_length - right.counts.acceptance_length
+    error = standard_error([here - there for here, there in zip(one.deviations, right.deviations, strict=True)])
+    compared = "" if one is right else f"{apart:+.3f} ± {error:.3f}"
+    return f"{name:<12}{counts.acceptance_length:>9.3f}{compared:>18}  {shares}"
 
 
 if __name__ == "__main__":

@@ -97,6 +97,7 @@ def _figures(found: Estimate) -> dict[str, Any]:
     counts = found.counts
     return {
         "acceptance_length": counts.acceptance_length,
+        "standard_error": found.standard_error if found.samples > 1 else None,
         "accepted_per_position": counts.accepted_per_position,
         "drafts": counts.drafts,
         "tokens": counts.tokens,
@@ -122,8 +123,9 @@ def _table(found: Estimate) -> Table:
     rows = zip(counts.accepted_per_position, counts.conditional_accuracy, strict=True)
     for position, (accepted, accuracy) in enumerate(rows, start=1):
         table.add_row(str(position), f"{accepted:,}", f"{accepted / counts.drafts:.1%}", f"{accuracy:.1%}")
+    error = f" ± {found.standard_error:.3f}" if found.samples > 1 else ""
     table.caption = (
-        f"acceptance length {counts.acceptance_length:.3f}: {counts.drafts:,} drafts, {counts.tokens:,} tokens, "
+        f"acceptance length {counts.acceptance_length:.3f}{error}: {counts.drafts:,} drafts, {counts.tokens:,} tokens, "
         f"{found.answers:,} answers"
     )
     return table

@@ -34,9 +34,14 @@ class Counts:
             counter.extend([0] * (self.steps - len(counter)))
 
     @property
+    def accepted(self) -> int:
+        """Draft tokens accepted."""
+        return sum(self.accepted_per_position)
+
+    @property
     def acceptance_length(self) -> float:
         """Tokens a round: those accepted and the target's own, 1 + accepted / drafts (vLLM, `SpecDecodingLogging`)."""
-        return 1 + sum(self.accepted_per_position) / self.drafts
+        return 1 + self.accepted / self.drafts
 
     @property
     def conditional_accuracy(self) -> list[float]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from pipeline.errors import CheckpointError, FitError, InputError, NoSamplesError
 from pipeline.estimate.command import main
+from pipeline.estimate.run import Estimate
 from pipeline.estimate.truth import Answer, tokens_to_come
 from pipeline.estimate.walk import Counts
 from tests.train import plain_eagle3, tiny_drafts
@@ -29,8 +32,8 @@ class Case:
         self.folder = folder
         self.target_folder, self.draft = folder / "target", folder / "draft"
         self.target = tiny_drafts.make_target(self.target_folder)
-        random = torch.Generator().manual_seed(1)
-        prompts = [torch.randint(2, VOCAB, (n,), generator=random).tolist() for n in (3, 5, 9, 4, 7, 12, 6, 8, 2, 5)]
+        numbers = torch.Generator().manual_seed(1)
+        prompts = [torch.randint(2, VOCAB, (n,), generator=numbers).tolist() for n in (3, 5, 9, 4, 7, 12, 6, 8, 2, 5)]
         self.turns = [(prompt, tiny_drafts.answer(self.target, prompt, MOST)) for prompt in prompts]
         model = tiny_drafts.make_draft(self.draft, self.target_folder)
         tiny_drafts.teach(model, self.target, [p + a for p, a in self.turns[:5]], 60)
@@ -85,15 +88,15 @@ def counted(rounds: list[int]) -> list[int]:
 
 def test_the_estimate_counts_what_real_speculative_decoding_counts(case: Case) -> None:
     # The sample goes on with what the target would have said, so that nothing after an answer's end is unknown.
-    samples, rounds = list[Sample](), list[int]()
+    samples, each = list[Sample](), list[list[int]]()
     for number, (prompt, said) in enumerate(case.turns):
         further = list[int]()
         for _ in range(STEPS):
             further.append(tiny_drafts.next_token(case.target, [*prompt, *said, *further]))
         ids = [*prompt, *said, *further]
         samples.append(Sample(f"s{number}", ids, [0] * len(prompt) + [1] * len(said) + [0] * STEPS))
-        rounds += case.serve(prompt, told_after_end=STEPS)
-    found = case.estimate(samples, "whole")
+        each.append(case.serve(prompt, told_after_end=STEPS))
+    found, rounds = case.estimate(samples, "whole"), [accepted for one in each for accepted in one]
     assert set(rounds) == {0, 1, 2, 3}  # or the comparison would say little
     assert found["accepted_per_position"] == counted(rounds)
     assert found["drafts"] == len(rounds)
@@ -101,6 +104,25 @@ def test_the_estimate_counts_what_real_speculative_decoding_counts(case: Case) -
     assert (found["samples"], found["answers"], found["unknown_after_end"]) == (10, 10, 0)
     assert found["tokens"] == sum(len(said) for _, said in case.turns)
     assert found["greedy_share"] == 1
+    assert found["standard_error"] == pytest.approx(bootstrapped(each), rel=0.1)
+
+
+def bootstrapped(each: list[list[int]]) -> float:
+    """Standard error of the acceptance length, from samples drawn again and again."""
+    draw, found = random.Random(0), list[float]()  # noqa: S311
+    for _ in range(4_000):
+        rounds = [accepted for one in draw.choices(each, k=len(each)) for accepted in one]
+        found.append(statistics.mean(rounds))
+    # Drawn from n samples, their spread is that of n - 1.
+    return statistics.stdev(found) * (len(each) / (len(each) - 1)) ** 0.5
+
+
+def test_where_samples_are_alike_in_length_the_error_is_that_of_a_mean() -> None:
+    accepted = [2, 9, 4, 4, 7]
+    counts = Counts(STEPS, drafts=50, accepted_per_position=[sum(accepted), 0, 0])
+    found = Estimate(counts, by_sample=[(one, 10) for one in accepted])
+    expected = statistics.stdev([one / 10 for one in accepted]) / len(accepted) ** 0.5
+    assert found.standard_error == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("tail", [[], [0, 0, 0]], ids=["nothing", "other tokens"])
