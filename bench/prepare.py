@@ -129,7 +129,7 @@ def show(given: argparse.Namespace, results: dict[int, Turn], theirs: Turn) -> N
     for size, one in results.items():
         table.add_row(
             f"{size:,}",
-            f"{one['tokens']:,}",
+            f"{one['tokens'] / 1e6:.1f} M",
             f"{one['rate']:,.0f}",
             f"{one['bare']:,.0f}",
             f"{one['rate'] / one['bare']:.3f}",

@@ -62,7 +62,7 @@ class Spelling:
             yield self._mask(encoding.ids, one.text, one.answers)
 
     def _mask(self, ids: list[int], text: str, answers: Sequence[Span]) -> Masked | None:
-        parts = [self._bytes[number] for number in ids]
+        parts = list(map(self._bytes.__getitem__, ids))
         if b"".join(parts) != text.encode():
             return None
         ends = list(accumulate(map(len, parts)))
