@@ -5,9 +5,9 @@
 Conversations are made up (two or four turns of 3 to 40 words, ShareGPT's form, all different): 10^4, 10^5 and 10^6.
 Each size is one run of `python -m pipeline prepare`, from its start to its end: the rate counts everything, imports
 and writing included. Before and after it the bare tokenizer has a turn on the first rows of the same file, with as
-many threads as the command has workers. Memory is the peak of the process tree (Pss), looked at every two seconds, as a
-look takes 35 ms of a core: "held" is what the kernel cannot drop, the rest are pages of files. speculators prepares the
-smallest size.
+many threads as the command has workers; then speculators 0.3.0 prepares the same rows. Memory is the peak of the
+process tree (Pss), looked at every two seconds, as a look takes 35 ms of a core: "held" is what the kernel cannot drop,
+the rest are pages of files.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 import statistics
 import subprocess
 import sys
@@ -55,8 +56,7 @@ def main(argv: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="bench.prepare-", dir=given.folder) as name:
         work = Path(name)
         results = {size: measure(given, work, size) for size in sizes}
-        theirs = turn(given, work, "speculators", work / f"{sizes[0]}.jsonl", sizes[0])
-    show(given, results, theirs)
+    show(given, results)
     return 0
 
 
@@ -73,8 +73,11 @@ def measure(given: argparse.Namespace, work: Path, size: int) -> Turn:
     assert header["rows_used"] == size, header
     last = turn(given, work, "bare", source, bare_rows)
     (out / "tokenized.jsonl").unlink()
+    theirs = turn(given, work, "speculators", source, size)
+    shutil.rmtree(work / "cache")
+    source.unlink()
     bare = statistics.mean(one["rows"] / one["seconds"] for one in (first, last))
-    return ours | {"rate": size / ours["wall"], "bare": bare, "tokens": header["tokens"]}
+    return ours | {"rate": size / ours["wall"], "bare": bare, "tokens": header["tokens"], "theirs": theirs}
 
 
 def make(path: Path, rows: int) -> None:
@@ -123,8 +126,8 @@ def watched(command: list[str], work: Path, environment: dict[str, str]) -> Turn
     return found | {"wall": wall, "held": held, "whole": whole}
 
 
-def show(given: argparse.Namespace, results: dict[int, Turn], theirs: Turn) -> None:
-    """The table, and the ratios."""
+def show(given: argparse.Namespace, results: dict[int, Turn]) -> None:
+    """The tables, with ratios."""
     table = Table("rows", "tokens", "rows/s", "bare tokenizer", "ratio", "memory held", "with files' pages")
     for size, one in results.items():
         table.add_row(
@@ -136,15 +139,17 @@ def show(given: argparse.Namespace, results: dict[int, Turn], theirs: Turn) -> N
             f"{one['held'] / 2**20:,.0f} MiB",
             f"{one['whole'] / 2**20:,.0f} MiB",
         )
-    Console().print(f"{given.workers} workers, {os.cpu_count()} CPUs")
-    Console().print(table)
-    smallest = min(results)
-    rate = theirs["rows"] / theirs["seconds"]
-    print(
-        f"speculators 0.3.0 on {smallest:,} rows: {rate:,.0f} rows/s once it has started (whole run "
-        f"{smallest / theirs['wall']:,.0f}), {theirs['held'] / 2**20:,.0f} MiB held; this project's whole run over "
-        f"its whole run: {results[smallest]['rate'] * theirs['wall'] / smallest:.2f}"
-    )
+    beside = Table("rows", "speculators, whole run", "once it has started", "memory held", "this over that, whole runs")
+    for size, one in results.items():
+        theirs = one["theirs"]
+        beside.add_row(
+            f"{size:,}",
+            f"{size / theirs['wall']:,.0f} rows/s",
+            f"{size / theirs['seconds']:,.0f} rows/s",
+            f"{theirs['held'] / 2**20:,.0f} MiB",
+            f"{one['rate'] * theirs['wall'] / size:.2f}",
+        )
+    Console().print(f"{given.workers} workers, {os.cpu_count()} CPUs", table, beside)
 
 
 if __name__ == "__main__":
