@@ -141,3 +141,9 @@ def test_what_a_sample_shows_before_an_answer_is_what_the_target_was_given(
                 for variables in ({}, {"enable_thinking": False})
             ]
             assert any((prompt, family.wrote(message)) in found for prompt in served)
+
+
+def test_an_answer_that_nothing_follows_is_not_rewritten(family: Family, tokenizers: dict[str, Any]) -> None:
+    if "single" not in family.rejected:
+        [sample] = Encoder(tokenizers["unmarked"], Settings()).encode(Conversation(None, CONVERSATIONS["single"]))
+        assert not sample.rewritten
