@@ -43,6 +43,7 @@ FLAGS = {
     "learning-rate": 0.01,
     "checkpoint-steps": 2,
     "ttt-warmup-share": 0.5,
+    "state-noise": 0.5,
     "keep": KEEP,
 }
 BEFORE, WRITING, VALIDATING, STEP, AFTER = (

@@ -6,6 +6,7 @@ the best checkpoint chosen by acceptance.
 
 from __future__ import annotations
 
+import hashlib
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -88,6 +89,7 @@ class DraftTrainer(Trainer):
         self.best: Json | None = None
         self.history: list[Json] = []
         self._stop = False
+        self._seed = torch.initial_seed()  # the run's: the draft was made with it
         self._saved = time.monotonic()
         super().__init__(draft, config, *loaders)
         weigh_by_rows(draft)
@@ -120,16 +122,20 @@ class DraftTrainer(Trainer):
         """Speculators' epoch, from the batch that training is at."""
         self.train_loader.batch_sampler.set_epoch(epoch)
         self._epoch_steps = len(self.train_loader)
-        self._choose_ttt_steps()
+        self._begin_step()
         super().train_epoch(epoch, step_callback=step_callback)
 
     def _with_bar(self, loader: Loader, epoch: int) -> Loader:
         return loader
 
-    def _choose_ttt_steps(self) -> None:
-        """Those of the next optimizer step."""
+    def _begin_step(self) -> None:
+        """What the next optimizer step is taken with."""
         warms_up = self.position.step < self._ttt_warmup
         self.config.train_call_kwargs["ttt_steps"] = 1 if warms_up else self._ttt_steps
+        if self.is_distributed:
+            # Each process has its own noise, and again the same after a kill: a checkpoint holds one generator's state.
+            name = f"{self._seed} {self.position.step} {self.rank}"
+            torch.manual_seed(int.from_bytes(hashlib.blake2b(name.encode(), digest_size=7).digest(), "big"))
 
     def _prepare_resume_skip(self, epoch: int) -> int:
         self.train_loader.batch_sampler.skip(self.position.batch)
@@ -138,7 +144,7 @@ class DraftTrainer(Trainer):
     def _after_step(self) -> None:
         self.position.step += 1
         self.position.batch += 1
-        self._choose_ttt_steps()
+        self._begin_step()
         if self.position.batch == self._epoch_steps or self.position.step == self.max_steps:
             return  # the epoch's end writes one
         late = 0 < self._cadence.seconds < time.monotonic() - self._saved

@@ -41,6 +41,7 @@ def start(work: Path, name: str, *more: str) -> subprocess.Popen[str]:
         "--ttt-warmup-share": 0.5,
         "--checkpoint-steps": 1,
         "--dtype": "float32",
+        "--state-noise": 0.5,
     }
     line = [sys.executable, "-m", "pipeline", "train", *(str(part) for pair in flags.items() for part in pair), *more]
     return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)

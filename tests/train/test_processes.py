@@ -6,17 +6,25 @@ Both compute in float32 with the same tokens in each optimizer step, so that onl
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
 import pipeline.train.run
 from pipeline.train import command
 from pipeline.train.job import settle
 from pipeline.train.settings import parse
-from tests.train.conftest import arguments, stage
+from pipeline.train.trainer import DraftTrainer, Position
+from tests.train.conftest import CHECKOUT, arguments, stage
 
 SAME = 1e-5
 """Relative. float32 rounds to 6e-8 of a number; summed in another order, the losses here differ by up to 6e-7, and the
@@ -70,6 +78,51 @@ def test_two_processes_end_with_the_weights_of_one(runs: Runs) -> None:
     for name in (name for name, weight in one.items() if weight.is_floating_point()):
         moved = (one[name] - begun[name]).norm()
         assert (two[name] - one[name]).norm() <= SAME * moved, name
+
+
+def test_two_processes_that_were_killed_go_on_with_their_own_noise(target: Path, store: Path, tmp_path: Path) -> None:
+    flags = FLAGS | {"nproc": 2, "state_noise": 1.0, "max_steps": 6, "checkpoint_steps": 2}
+    whole, killed = (arguments(tmp_path / name, target=target, store=store, **flags) for name in ("whole", "killed"))
+    assert stage(whole).returncode == 0
+    line = [sys.executable, "-m", "pipeline", "train", *killed]
+    with subprocess.Popen(line, cwd=CHECKOUT, stderr=subprocess.DEVNULL, start_new_session=True) as run:
+        deadline = time.monotonic() + 200
+        while not (tmp_path / "killed" / "checkpoints" / "step-00000002").exists():
+            assert run.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        os.killpg(run.pid, signal.SIGKILL)
+    assert stage(killed).returncode == 0
+    one, two = ((last(tmp_path / name) / "model.safetensors").read_bytes() for name in ("whole", "killed"))
+    assert one == two
+
+
+def drawn(*, step: int, rank: int, processes: int) -> float:
+    """What a process draws at random in a step, whatever it has drawn before."""
+    torch.rand(step + rank)
+    trainer = SimpleNamespace(
+        position=Position(step=step),
+        config=SimpleNamespace(train_call_kwargs={}),
+        is_distributed=processes > 1,
+        rank=rank,
+        _seed=7,
+        _ttt_warmup=0,
+        _ttt_steps=1,
+    )
+    DraftTrainer._begin_step(trainer)
+    return float(torch.rand(1))
+
+
+def test_each_of_several_processes_has_random_numbers_of_its_own_for_each_step() -> None:
+    places = [(step, rank) for step in range(3) for rank in range(2)]
+    found = [drawn(step=step, rank=rank, processes=2) for step, rank in places]
+    assert len(set(found)) == len(places)
+    assert found == [drawn(step=step, rank=rank, processes=2) for step, rank in places]
+
+
+def test_one_process_goes_on_from_what_its_checkpoint_has() -> None:
+    torch.manual_seed(3)
+    assert drawn(step=5, rank=0, processes=1) != drawn(step=5, rank=0, processes=1)
 
 
 @pytest.mark.parametrize(("rank", "writes"), [("0", True), ("1", False)])
