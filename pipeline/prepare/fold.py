@@ -109,7 +109,7 @@ def _marked(template: Template, tree: nodes.Template) -> Template:
 
 
 def _mark(text: str, line: int) -> nodes.Output:
-    return nodes.Output([nodes.TemplateData(text)]).set_lineno(line)  # type: ignore[return-value]
+    return nodes.Output([nodes.TemplateData(text)]).set_lineno(line)
 
 
 def _is_fold(tree: nodes.Template) -> bool:
