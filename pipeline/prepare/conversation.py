@@ -81,7 +81,7 @@ def _carefully(line: bytes) -> Any:
     except UnicodeEncodeError as error:
         raise Rejection("not-utf8", "it holds half of a surrogate pair") from error
     except json.JSONDecodeError as error:
-        raise Rejection("not-json", f"{error.msg} at column {error.colno}") from error
+        raise Rejection("not-json", f"{error.msg.removesuffix(' at')} at column {error.colno}") from error
     except (ValueError, RecursionError) as error:
         raise Rejection(
             "not-json", f"a number too long or brackets nested too deeply ({type(error).__name__})"

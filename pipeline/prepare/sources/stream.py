@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gzip
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 Kind = Literal["plain", "gzip", "zstd", "parquet", "arrow"]
 BUFFER = 1 << 18
@@ -32,26 +32,27 @@ def opened(file: io.BufferedReader) -> Iterator[tuple[io.BufferedReader, Kind]]:
     kind: Kind = next((kind for first, kind in _FIRST_BYTES if start.startswith(first)), "plain")
     if kind == "gzip":
         with gzip.GzipFile(fileobj=file) as inner:
-            yield io.BufferedReader(cast(Any, inner), BUFFER), kind
+            # read would go on to the end of a buffer, and where the file is cut before that it gives nothing of it.
+            yield io.BufferedReader(_Readable(inner.read1), BUFFER), kind
     elif kind == "zstd":
         from pyarrow import CompressedInputStream
 
         with CompressedInputStream(file, "zstd") as inner:
-            yield io.BufferedReader(_Readable(inner), BUFFER), kind
+            yield io.BufferedReader(_Readable(inner.read), BUFFER), kind
     else:
         yield file, kind
 
 
 class _Readable(io.RawIOBase):
-    """What the buffer needs of pyarrow's stream."""
+    """What the buffer needs of a stream."""
 
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
+    def __init__(self, read: Callable[[int], bytes]) -> None:
+        self._read = read
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        data = self._inner.read(len(buffer))
+        data = self._read(len(buffer))
         buffer[: len(data)] = data
         return len(data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,17 @@ def test_rows_before_a_cut_are_kept_and_the_cut_is_one_row(
     rows, _ = broken(tmp_path / name)
     assert 10_000 < len(rows) < 90_000
     assert many.startswith(b"".join(json.dumps(row).encode() + b"\n" for row in rows))
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_all_whole_lines_before_a_cut_in_gzip_are_rows(share: float, tmp_path: Path) -> None:
+    few = b"".join(json.dumps({"text": f"{number * 7919**5} {number}"}).encode() + b"\n" for number in range(3_000))
+    whole = gzip.compress(few)
+    cut = whole[: int(len(whole) * share)]
+    (tmp_path / "a.jsonl.gz").write_bytes(cut)
+    rows, _ = broken(tmp_path / "a.jsonl.gz")
+    assert rows
+    assert len(rows) == zlib.decompressobj(31).decompress(cut).count(b"\n")
 
 
 @pytest.mark.parametrize(
