@@ -28,8 +28,8 @@ figure { margin: 0; padding: 0.8rem; border: 1px solid var(--line); border-radiu
 svg { display: block; width: 100%; height: auto; color: var(--faint); }
 figcaption { margin-top: 0.5rem; font-size: 0.9rem; }
 pre { margin: 0.4rem 0 0; padding: 0.8rem; border: 1px solid var(--line); border-radius: 6px; background: var(--panel);
-  font: 0.9rem/1.6 ui-monospace, "DejaVu Sans Mono", monospace; white-space: pre-wrap; overflow-wrap: anywhere; }
+  font: 0.9rem/1.8 ui-monospace, "DejaVu Sans Mono", monospace; white-space: pre-wrap; overflow-wrap: anywhere; }
 mark { background: var(--trained); color: inherit; text-decoration: underline; text-decoration-color: var(--under);
-  text-decoration-thickness: 2px; text-underline-offset: 3px; }
+  text-decoration-thickness: 2px; text-underline-offset: 5px; }
 pre span:hover { outline: 1px solid var(--faint); }
 """
